@@ -29,12 +29,13 @@ from deploy.stack.home import new_rsa_key
 from deploy.stack.postgres import Postgres
 from deploy.stack.redis import Redis
 from identity.vault.keys import new_key, parse_keys
-from tests import front_server, real_clients
+from tests import real_clients
 from tests.database import delete_rows_in_place_of_truncating
+from tests.identity_providers.oauth_server import CONFIDENTIAL, OAuthSite
 from tests.memory import folder_in_memory
-from tests.oauth_server import CONFIDENTIAL, OAuthSite
 from tests.schedule import UnitScheduling
 from tests.schema_copy import TEMPLATE, SchemaCopy
+from tests.servers import front_server
 from transferapi.config.servers import broker_url, database
 
 HOW_TO_GET_THE_TOOLKIT = (

@@ -24,7 +24,8 @@ FOLDER = Path(os.environ.get("REAL_CLIENTS", CHECKOUT / ".clients"))
 GLOBUS = FOLDER / "cli" / "bin" / "globus"
 SDKS = ("sdk4", "sdk3", "sdk1")
 OLDER_COMMANDS = ("cli320", "cli340")
-#: Programs with a sign-in of their own, which `tests.real_programs` runs, and the provider of `tests.openid_provider`.
+#: Programs with a sign-in of their own, which `tests.real_programs` runs, and the provider of
+#: `tests.identity_providers.openid_provider`.
 PROGRAMS = ("authlib", "canaille", "fair", "hub", "portal", "social")
 #: The UMD build of @globus/sdk, for pages.
 JAVASCRIPT = FOLDER / "javascript" / "package" / "dist" / "umd" / "globus.production.js"

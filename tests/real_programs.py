@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Any
 
 from bench.instance import Api
-from tests.real_browser import Browser
+from tests.browsers.real_browser import Browser
 from tests.real_clients import FOLDER, environment
 
 #: For each step of a program: it imports much, and the machine has other work.

@@ -24,7 +24,7 @@ from typing import NamedTuple
 from bench.table import print_table
 from endpoints.gridftp.third_party.dcsc_keys import DcscKey, make_throw_away
 from identity.gsi.proxies import new_key
-from tests.ftp_dialogue import Dialogue, ThirdParty
+from tests.gridftp.ftp_dialogue import Dialogue, ThirdParty
 
 WAYS = {"in clear": ("N", "C"), "authenticated (DCAU A)": ("A", "C"), "encrypted (PROT P)": ("A", "P")}
 SIDES = ("sender", "receiver")

@@ -33,7 +33,7 @@ from deploy.endpoint.sshd import fingerprint  # noqa: E402
 from endpoints.ssh.connection import SshAccount  # noqa: E402
 from endpoints.ssh.keys import parse_ssh_key  # noqa: E402
 from endpoints.ssh.sftp.login import SftpLogin  # noqa: E402
-from tests.streamed_tasks import End, StreamedTask, tree  # noqa: E402
+from tests.gridftp.streamed_tasks import End, StreamedTask, tree  # noqa: E402
 
 #: Name, number of files, octets of each.
 DATA = (("one file of 128 MB", 1, 128_000_000), ("256 files of 100 KB", 256, 100_000))

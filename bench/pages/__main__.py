@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 from bench.instance import Api, instance
 from bench.table import machine
 from endpoints.gridftp.server import GridFtpServer
-from tests.chromium import ENTER, Chromium
+from tests.browsers.chromium import ENTER, Chromium
 from tests.waiting import eventually
 
 from . import listing, live, paint

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bench.instance import Api
-from tests.chromium import Chromium
+from tests.browsers.chromium import Chromium
 from tests.waiting import eventually
 
 PANE = "#pane-origin"

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from bench.instance import Api
 from deploy.stack.embedded import embedded_environment
-from tests.chromium import Chromium
+from tests.browsers.chromium import Chromium
 from tests.waiting import eventually
 
 _FACTS = """

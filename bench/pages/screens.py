@@ -23,7 +23,7 @@ from urllib.parse import urlencode
 
 from bench.instance import Api, instance
 from deploy.stack.free_ports import free_port
-from tests.chromium import ENTER, Chromium
+from tests.browsers.chromium import ENTER, Chromium
 from tests.waiting import eventually
 
 CALLBACK = "https://gateway.example.org/callback"

@@ -27,8 +27,8 @@ from bench.table import print_table
 from deploy.stack.child import spawn, stop
 from deploy.stack.free_ports import free_port
 from deploy.stack.redis import Redis
-from tests.external_servers import HOST, NetworkPostgres
 from tests.memory import folder_in_memory
+from tests.servers.external_servers import HOST, NetworkPostgres
 from tests.waiting import eventually
 from transferapi.config import CHECKOUT
 

@@ -11,9 +11,9 @@ from collections import Counter
 from pathlib import Path
 
 from bench.instance import Api
-from tests.data_proxy import Cut, DataProxy
 from tests.faults.stations import OwnStation, Station, ToolkitStation
-from tests.proxy import Deed, MisbehavingProxy, Step
+from tests.gridftp.data_proxy import Cut, DataProxy
+from tests.gridftp.proxy import Deed, MisbehavingProxy, Step
 
 #: Chances, for each line of a dialogue, each connection, and each 64 KiB of data.
 LINE, CONNECTION, PIECE = 0.006, 0.04, 0.003

@@ -21,7 +21,7 @@ from endpoints.sessions.remote import RemoteSession
 from tests.faults.lane_matrix import Case, Trouble, Verdict
 from tests.faults.scenes import SCENES, Arena
 from tests.faults.stations import Station
-from tests.proxy import Deed, MisbehavingProxy, Plan
+from tests.gridftp.proxy import Deed, MisbehavingProxy, Plan
 from transferapi.tasks.records import TaskEndpoint, TaskSpec
 from workers.engine.fakes import MemoryCredentials, MemoryStore
 from workers.engine.fakes.clock import EPOCH

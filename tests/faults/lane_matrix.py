@@ -27,7 +27,7 @@ from endpoints.gridftp.third_party.slots import (
 )
 from tests.faults.scenes import REAL_REFUSALS, SCENES, Arena, Piece, on_disk
 from tests.faults.stations import Station
-from tests.proxy import Deed, MisbehavingProxy, Plan, Step
+from tests.gridftp.proxy import Deed, MisbehavingProxy, Plan, Step
 
 #: Seconds without a word after which a lane is lost; long where nothing falls silent, so that only a bug needs it.
 STALL, SILENT_STALL = 10.0, 0.4

@@ -13,7 +13,7 @@ import pytest
 from endpoints.gridftp.faults import FaultError, Side
 from tests.faults.engine_matrix import end_pool
 from tests.faults.scenes import Arena, arena
-from tests.ssh_grid import until
+from tests.gridftp.ssh_grid import until
 from transferapi.tasks.records import FileRow, TaskEndpoint, TaskSpec
 from workers.engine.control_sessions import ControlSessions
 from workers.session_factory import RealSessions

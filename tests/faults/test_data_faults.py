@@ -15,9 +15,9 @@ from endpoints.gridftp.ranges import RangeSet
 from endpoints.gridftp.third_party import lane as lane_module
 from endpoints.gridftp.third_party.lane import ThirdPartyLane
 from endpoints.gridftp.third_party.slots import HEAD, FileProgress, FileRefused, FileSettled, PairEvent, Transfer
-from tests.data_proxy import Cut, DataProxy
 from tests.faults.scenes import Arena, arena
-from tests.proxy import Deed, MisbehavingProxy, Plan, Step, Watch
+from tests.gridftp.data_proxy import Cut, DataProxy
+from tests.gridftp.proxy import Deed, MisbehavingProxy, Plan, Step, Watch
 
 pytestmark = pytest.mark.toolkit
 

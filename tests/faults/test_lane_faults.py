@@ -17,7 +17,7 @@ from endpoints.gridftp.third_party.lane import ThirdPartyLane
 from endpoints.gridftp.third_party.slots import FileProgress, FileRefused, FileReturned, FileSettled, Transfer
 from tests.faults.lane_matrix import Case, Trouble, Verdict, cases_of, run_case
 from tests.faults.scenes import Arena, arena
-from tests.proxy import Step, Watch
+from tests.gridftp.proxy import Step, Watch
 
 pytestmark = pytest.mark.toolkit
 

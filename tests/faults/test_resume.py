@@ -16,9 +16,9 @@ from endpoints.gridftp.ranges import RangeSet
 from endpoints.gridftp.server import GridFtpServer
 from endpoints.gridftp.third_party.lane import ThirdPartyLane
 from endpoints.gridftp.third_party.slots import FileProgress, FileRefused, FileSettled, PairEvent, Transfer
-from tests.data_proxy import DataProxy
+from tests.gridftp.data_proxy import DataProxy
+from tests.gridftp.proxy import MisbehavingProxy
 from tests.memory import folder_in_memory
-from tests.proxy import MisbehavingProxy
 
 SIZE = 2**30
 #: Octets a second until the lane breaks: markers come once a second, and memory may be faster than that.

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, load_pem_publ
 from deploy.endpoint.authority import CertificateFiles
 from identity.gsi.proxies import make_proxy, sign_proxy
 from identity.gsi.x509 import X509Credential
-from tests.grid import credential_of
+from tests.gridftp.grid import credential_of
 from tests.integration.rest import Answer, Api
 
 

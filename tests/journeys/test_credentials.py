@@ -29,11 +29,11 @@ from deploy.endpoint.authority import Authority, CertificateFiles
 from deploy.endpoint.toolkit import ToolkitServer
 from deploy.stack.embedded import embedded_environment
 from identity.gsi.proxies import make_proxy
-from tests import chromium
-from tests.chromium import ENTER, Chromium
-from tests.grid import credential_of
-from tests.mail_server import MailServer
+from tests.browsers import chromium
+from tests.browsers.chromium import ENTER, Chromium
+from tests.gridftp.grid import credential_of
 from tests.secrets_search import search
+from tests.servers.mail_server import MailServer
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.toolkit, pytest.mark.timeout(180)]

@@ -18,7 +18,7 @@ from bench.connect.ssh import account_endpoint
 from bench.wan.datasets import DataSet
 from bench.wan.ssh import ssh_server
 from deploy.endpoint.toolkit import hand_over
-from tests.ssh_grid import NEEDS_SSHD
+from tests.gridftp.ssh_grid import NEEDS_SSHD
 
 POSSIBLE = (
     os.geteuid() == 0 and Path("/dev/net/tun").exists() and all(shutil.which(name) for name in ("ip", "nft", "cc"))

@@ -12,10 +12,10 @@ import pytest
 
 from bench.instance import Api
 from deploy.endpoint.sshd import SshServer
-from tests.ftp_servers import NEEDS_FTP_SERVERS, PASSWORD, USER, FtpServer
+from tests.gridftp.ftp_servers import NEEDS_FTP_SERVERS, PASSWORD, USER, FtpServer
+from tests.gridftp.ssh_grid import NEEDS_SSHD, key_pair
 from tests.journeys.conftest import Site
 from tests.journeys.test_transfers import digests, events, make_tree, succeeded
-from tests.ssh_grid import NEEDS_SSHD, key_pair
 
 NAMES = ["hello? sausage", "#hash", "100%", "semi;colon", "a -> b", "grüße 世界", ".hidden"]
 MakeSite = Callable[..., Site]

@@ -12,9 +12,9 @@ import pytest
 
 from bench.instance import Api
 from deploy.endpoint.sshd import SshServer
+from tests.gridftp.ssh_grid import NEEDS_SSHD, key_pair, only
 from tests.journeys.conftest import Site
 from tests.journeys.test_sftp_and_ftp import Place, activate, register, round_trip
-from tests.ssh_grid import NEEDS_SSHD, key_pair, only
 
 pytestmark = [pytest.mark.toolkit, NEEDS_SSHD]
 MakeSite = Callable[..., Site]

@@ -15,7 +15,7 @@ from bench.instance import Api, instance
 from deploy.stack.child import spawn, stop, wait_ready
 from deploy.stack.free_ports import free_port
 from tests.journeys.conftest import _answers
-from tests.otlp_collector import collecting
+from tests.servers.otlp_collector import collecting
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.timeout(300)

@@ -19,7 +19,7 @@ from endpoints.gridftp.server.roots.restricted import AllowedFolder as Folder
 from endpoints.gridftp.server.roots.restricted import parse_allowed
 from endpoints.ssh.sshftp_login import SshLogin
 from tests.conformance.gridftp.test_client_on_both import Site, site  # noqa: F401
-from tests.ssh_grid import NEEDS_SSHD
+from tests.gridftp.ssh_grid import NEEDS_SSHD
 
 
 @pytest.fixture

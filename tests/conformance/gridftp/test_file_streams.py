@@ -20,8 +20,8 @@ from endpoints.gridftp.faults import FaultError, Kind
 from endpoints.gridftp.login import ANONYMOUS, Login
 from endpoints.gridftp.server import GridFtpServer
 from endpoints.gridftp.streams.data_stream import DataStream
-from tests.grid import login_of, open_session
-from tests.ssh_grid import NEEDS_SSHD, key, login, server
+from tests.gridftp.grid import login_of, open_session
+from tests.gridftp.ssh_grid import NEEDS_SSHD, key, login, server
 
 __all__ = ["key", "login", "server"]
 

@@ -20,7 +20,7 @@ from endpoints.gridftp.faults import Side
 from endpoints.gridftp.login import Login
 from endpoints.gridftp.server import GridFtpServer
 from endpoints.gridftp.third_party.slots import FileEvent, FileProgress, FileSettled
-from tests.grid import login_of
+from tests.gridftp.grid import login_of
 from transferapi.tasks.records import FileRow, TaskEndpoint, TaskSpec
 from workers.engine.fakes import MemoryCredentials, MemoryStore
 from workers.engine.lanes.lane_pool import NO_UDT

@@ -30,7 +30,7 @@ from identity.gsi.proxies import make_proxy
 from identity.gsi.trust import TrustFolder
 from identity.gsi.x509 import LIMITED, X509Credential
 from tests import hostile_certificates as make
-from tests.grid import credential_of, open_session
+from tests.gridftp.grid import credential_of, open_session
 from tests.hostile_certificates import DAY, NOW, Holder
 
 toolkit = pytest.mark.toolkit

@@ -15,8 +15,8 @@ from deploy.endpoint.authority import CertificateFiles
 from endpoints.gridftp.faults import Fault, FaultError, FaultScope, Kind
 from endpoints.gridftp.login import GsiLogin
 from identity.gsi.trust import TrustFolder
-from tests.acceptor import Acceptor, Conversation
-from tests.grid import open_session
+from tests.gridftp.acceptor import Acceptor, Conversation
+from tests.gridftp.grid import open_session
 from tests.hostile_certificates import (
     Holder,
     authority,

@@ -22,8 +22,8 @@ from endpoints.gridftp.third_party.data_security import DataSecurity, agree, net
 from endpoints.gridftp.third_party.lane import ThirdPartyLane
 from endpoints.gridftp.third_party.slots import FileProgress, FileRefused, FileReturned, FileSettled, Transfer
 from tests.conformance.gridftp.test_striped_servers import DataNode
-from tests.data_proxy import DataProxy
-from tests.grid import TIMEOUT, login_of
+from tests.gridftp.data_proxy import DataProxy
+from tests.gridftp.grid import TIMEOUT, login_of
 
 pytestmark = pytest.mark.toolkit
 

@@ -15,9 +15,9 @@ from endpoints.gridftp.third_party import lane as lanes
 from endpoints.gridftp.third_party.data_security import DataSecurity
 from endpoints.ssh.sshftp_login import SshLogin
 from tests.conformance.gsi.test_lanes import PLAIN, HasPort, ProxiedPath, folder, move_all, secured, sessions
-from tests.data_proxy import DataProxy
-from tests.grid import login_of
-from tests.ssh_grid import NEEDS_SSHD
+from tests.gridftp.data_proxy import DataProxy
+from tests.gridftp.grid import login_of
+from tests.gridftp.ssh_grid import NEEDS_SSHD
 
 __all__ = ["folder"]
 

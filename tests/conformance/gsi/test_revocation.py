@@ -16,7 +16,7 @@ from endpoints.gridftp.faults import Fault, FaultError, FaultScope, Kind
 from endpoints.gridftp.login import REVOKED, GsiLogin
 from identity.gsi.proxies import make_proxy
 from identity.gsi.trust import TrustFolder
-from tests.grid import credential_of, open_session
+from tests.gridftp.grid import credential_of, open_session
 
 pytestmark = pytest.mark.toolkit
 

@@ -21,7 +21,7 @@ from identity.gsi.proxies import make_proxy
 from identity.gsi.trust import TrustFolder
 from identity.gsi.x509 import X509Credential
 from tests import hostile_certificates as certificates
-from tests.grid import credential_of, login_of, open_session
+from tests.gridftp.grid import credential_of, login_of, open_session
 
 pytestmark = pytest.mark.toolkit
 

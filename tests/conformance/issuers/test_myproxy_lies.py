@@ -24,7 +24,7 @@ from identity.gsi.errors import ExpiredError, UnknownAuthorityError
 from identity.gsi.trust import TrustFolder
 from identity.issuers import myproxy, myproxy_errors
 from tests import hostile_certificates as make
-from tests.lying_myproxy import YES, Caller, LyingServer, server_context, sign
+from tests.identity_providers.lying_myproxy import YES, Caller, LyingServer, server_context, sign
 
 PASSPHRASE = "Tr0ub4dor & 3"
 Behave = Callable[[Caller], object]

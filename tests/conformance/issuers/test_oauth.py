@@ -28,7 +28,7 @@ from identity.issuers.oauth_errors import (
     ServerNotTrustedError,
     StateMismatchError,
 )
-from tests.oauth_server import CONFIDENTIAL, OAuthSite
+from tests.identity_providers.oauth_server import CONFIDENTIAL, OAuthSite
 
 HERE = ["127.0.0.1"]
 

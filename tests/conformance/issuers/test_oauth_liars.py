@@ -33,7 +33,7 @@ from identity.issuers.oauth_errors import (
     ServerTooSlowError,
     ServerUnreachableError,
 )
-from tests.lying_https import LyingServer, Script, answer, drip
+from tests.servers.lying_https import LyingServer, Script, answer, drip
 
 HERE = ["127.0.0.1"]
 SECRET, CODE, TOKEN = "the-client-secret", "the-code-of-the-user", "the-token-of-the-user"

@@ -34,9 +34,9 @@ from endpoints.permissions import Permission
 from endpoints.registry import ServerSpec
 from identity.gsi.proxies import sign_proxy
 from identity.models import User
+from tests.identity_providers.oauth_server import OAuthSite
 from tests.integration.activated import activate, filled, proxy_of, push
 from tests.integration.rest import Answer, Api, assert_error
-from tests.oauth_server import OAuthSite
 
 pytestmark = [pytest.mark.django_db, pytest.mark.toolkit]
 

@@ -12,7 +12,7 @@ import subprocess
 import pytest
 
 from endpoints.gridftp.server.peers import own_account, owner_of_peer
-from tests.ftp_dialogue import Dialogue, accept, connect, listen, read_all
+from tests.gridftp.ftp_dialogue import Dialogue, accept, connect, listen, read_all
 
 AS_ANOTHER = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "bash", "-c"]
 by_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another account")

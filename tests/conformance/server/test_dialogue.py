@@ -13,7 +13,7 @@ import pytest
 
 from endpoints.gridftp.server import GridFtpServer, ServerLimits
 from endpoints.gridftp.server.admission import SessionLimits
-from tests.ftp_dialogue import Dialogue, connect, listen
+from tests.gridftp.ftp_dialogue import Dialogue, connect, listen
 from tests.waiting import eventually
 
 

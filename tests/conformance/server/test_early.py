@@ -12,8 +12,8 @@ import pytest
 from endpoints.gridftp.commands import format_host_port
 from endpoints.gridftp.server import GridFtpServer
 from endpoints.gridftp.server.data.early import MOST_EARLY
-from tests import ftp_dialogue
-from tests.ftp_dialogue import Dialogue
+from tests.gridftp import ftp_dialogue
+from tests.gridftp.ftp_dialogue import Dialogue
 
 HERE = "127.0.0.1"
 _open: list[socket.socket] = []

@@ -16,7 +16,7 @@ import pytest
 
 from deploy.endpoint.toolkit import ToolkitServer
 from endpoints.gridftp.server import GridFtpServer, ServerLimits
-from tests.ftp_dialogue import Dialogue, ThirdParty, connect
+from tests.gridftp.ftp_dialogue import Dialogue, ThirdParty, connect
 
 COUNT = 7
 LIMITS = ServerLimits(connect_seconds=5, stall_seconds=5)

@@ -14,7 +14,7 @@ import pytest
 
 from endpoints.gridftp.facts import parse_line
 from endpoints.gridftp.faults import Kind, classify
-from tests.ftp_dialogue import Dialogue, connect, read_all
+from tests.gridftp.ftp_dialogue import Dialogue, connect, read_all
 
 #: Names that hurt: each is made, listed, looked at, renamed and removed.
 NAMES = [

@@ -23,8 +23,8 @@ from endpoints.gridftp.server.security.authority_folder import AuthorityFolder
 from endpoints.gridftp.server.security.certificates import CertificateError, read
 from endpoints.gridftp.server.security.signing_policies import SigningPolicies
 from identity.gsi.proxies import make_proxy
-from tests.ftp_dialogue import Dialogue
-from tests.grid import credential_of, login_of, open_session
+from tests.gridftp.ftp_dialogue import Dialogue
+from tests.gridftp.grid import credential_of, login_of, open_session
 
 CLIENT = "globus-url-copy"
 LARGE = 5 * 2**20 + 12345

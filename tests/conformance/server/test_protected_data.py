@@ -20,7 +20,7 @@ from endpoints.gridftp.server.data.pending_connections import PendingConnections
 from endpoints.gridftp.streams.protection import context_of
 from endpoints.gridftp.third_party.dcsc_keys import KEY_SECONDS, DcscKey, make_throw_away
 from identity.gsi.proxies import new_key
-from tests.ftp_dialogue import Dialogue, ThirdParty, connect, listen
+from tests.gridftp.ftp_dialogue import Dialogue, ThirdParty, connect, listen
 
 LARGE = 3 * 2**20 + 12345
 SIZES = (0, 1, 1024, 70_000, LARGE, 3)

@@ -16,7 +16,7 @@ from endpoints.gridftp.server import GridFtpServer, RootPart, ServerLimits
 from endpoints.gridftp.server.data import file_watch
 from endpoints.gridftp.server.data.files_moved import FileUnderWay
 from endpoints.gridftp.server.data.send import BLOCK_SIZE
-from tests.ftp_dialogue import Dialogue
+from tests.gridftp.ftp_dialogue import Dialogue
 
 SIZE = 3 * 2**20 + 77
 

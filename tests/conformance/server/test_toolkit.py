@@ -10,7 +10,7 @@ import pytest
 
 from endpoints.gridftp.ranges import RangeSet
 from endpoints.gridftp.server import ServerLimits
-from tests.ftp_dialogue import Dialogue, ThirdParty
+from tests.gridftp.ftp_dialogue import Dialogue, ThirdParty
 
 pytestmark = pytest.mark.toolkit
 

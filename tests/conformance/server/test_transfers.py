@@ -21,7 +21,7 @@ from endpoints.gridftp.server import ServerLimits
 from endpoints.gridftp.server.data.mode_e import EOD, EOF, SUSPECT, Header, end_of_data
 from endpoints.gridftp.third_party.dcsc_keys import make_throw_away
 from identity.gsi.proxies import new_key
-from tests.ftp_dialogue import (
+from tests.gridftp.ftp_dialogue import (
     Dialogue,
     ThirdParty,
     accept,

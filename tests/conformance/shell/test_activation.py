@@ -24,11 +24,11 @@ from endpoints.models import Endpoint
 from endpoints.registry import ServerSpec
 from identity.models import User
 from identity.vault import store as vault
+from tests.identity_providers.oauth_server import OAuthSite
 from tests.integration.activated import proxy_of, push
 from tests.integration.cast import make_user
 from tests.integration.rest import Api
 from tests.integration.shared import give, make_share
-from tests.oauth_server import OAuthSite
 from tests.shell_context import Shell
 
 pytestmark = [pytest.mark.django_db, pytest.mark.toolkit]

@@ -21,8 +21,8 @@ from endpoints.ssh.accounts.offer import OWN, SFTP, TOOLKIT, AccountOffer
 from endpoints.ssh.accounts.packed_server import program
 from endpoints.ssh.connection import JumpHost, SshAccount
 from endpoints.ssh.keys import parse_ssh_key
-from tests.grid import open_session
-from tests.ssh_grid import NEEDS_SSHD, Relay, key_pair, only
+from tests.gridftp.grid import open_session
+from tests.gridftp.ssh_grid import NEEDS_SSHD, Relay, key_pair, only
 
 pytestmark = [pytest.mark.toolkit, NEEDS_SSHD]
 

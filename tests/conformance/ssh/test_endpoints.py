@@ -27,8 +27,8 @@ from identity.models import User
 from identity.vault import store as vault
 from identity.vault.store import CredentialKind
 from tests.conformance.tasks.slices import run
+from tests.gridftp.ssh_grid import NEEDS_SSHD, key_pair
 from tests.integration.cast import submit
-from tests.ssh_grid import NEEDS_SSHD, key_pair
 from transferapi.tasks.models import Event, Mail, Task
 from transferapi.tasks.worker import host_keys
 from workers.store import close_connections

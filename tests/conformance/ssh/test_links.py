@@ -19,8 +19,8 @@ from endpoints.ssh.accounts import server_link
 from endpoints.ssh.accounts.account_login import AccountLogin
 from endpoints.ssh.connection import SshAccount
 from endpoints.ssh.keys import parse_ssh_key
-from tests.grid import open_session
-from tests.ssh_grid import NEEDS_SSHD, Relay, key_pair, until
+from tests.gridftp.grid import open_session
+from tests.gridftp.ssh_grid import NEEDS_SSHD, Relay, key_pair, until
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.toolkit, NEEDS_SSHD]

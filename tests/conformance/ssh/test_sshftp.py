@@ -27,9 +27,9 @@ from endpoints.gridftp.third_party.slots import FileRefused, FileReturned, FileS
 from endpoints.ssh.keys import valid_fingerprint
 from endpoints.ssh.sshftp_login import SshLogin
 from tests.conformance.gsi.test_lanes import ProxiedPath
-from tests.data_proxy import DataProxy
-from tests.grid import login_of, open_session
-from tests.ssh_grid import (
+from tests.gridftp.data_proxy import DataProxy
+from tests.gridftp.grid import login_of, open_session
+from tests.gridftp.ssh_grid import (
     NEEDS_SSHD,
     key,
     key_pair,

@@ -17,8 +17,8 @@ from paramiko.common import AUTH_SUCCESSFUL, OPEN_SUCCEEDED
 from deploy.endpoint import sshd
 from endpoints.gridftp.faults import FaultError, Kind
 from endpoints.ssh.sshftp_login import SshLogin
-from tests.grid import open_session
-from tests.ssh_grid import (
+from tests.gridftp.grid import open_session
+from tests.gridftp.ssh_grid import (
     NEEDS_SSHD,
     Relay,
     key,

@@ -22,8 +22,8 @@ from endpoints.ssh.accounts import account_login
 from endpoints.ssh.accounts.account_login import AccountLogin
 from endpoints.ssh.connection import JumpHost, SshAccount
 from endpoints.ssh.keys import parse_ssh_key
-from tests.ssh_grid import NEEDS_SSHD, key_pair
-from tests.streamed_tasks import End, StreamedTask, tree
+from tests.gridftp.ssh_grid import NEEDS_SSHD, key_pair
+from tests.gridftp.streamed_tasks import End, StreamedTask, tree
 from workers.agents.reach import ACCOUNT_REACH_SECONDS, ReachOfAccounts
 from workers.sessions.pool import DIRECT, Address
 

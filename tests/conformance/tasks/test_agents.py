@@ -26,9 +26,9 @@ from endpoints.models import Endpoint, RelayedOctets
 from endpoints.registry import ServerSpec
 from identity.models import User
 from tests.conformance.tasks.slices import run, told
-from tests.ftp_servers import NEEDS_FTP_SERVERS, FtpServer
+from tests.gridftp.ftp_servers import NEEDS_FTP_SERVERS, FtpServer
 from tests.integration.cast import submit
-from tests.relay_server import DATA_PORTS, RelayServer, RunningAgent, agent, make_identity, relay_server
+from tests.servers.relay_server import DATA_PORTS, RelayServer, RunningAgent, agent, make_identity, relay_server
 from tests.waiting import eventually
 from transferapi.tasks.models import Event, Task
 from workers.agents import parts

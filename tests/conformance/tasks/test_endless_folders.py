@@ -15,10 +15,10 @@ from endpoints.gridftp.server import GridFtpServer
 from endpoints.models import Endpoint
 from endpoints.registry import ServerSpec
 from identity.models import User
-from tests import endless_ftp
 from tests.conformance.tasks.slices import run
 from tests.conformance.tasks.test_shares import _instance  # noqa: F401 (the fixture of the gate)
-from tests.endless_ftp import EndlessServer, Listing
+from tests.gridftp import endless_ftp
+from tests.gridftp.endless_ftp import EndlessServer, Listing
 from tests.integration.cast import submit, submit_delete
 from transferapi.tasks.models import Event, File, Item, Space, Task
 from transferapi.tasks.upkeep import retention

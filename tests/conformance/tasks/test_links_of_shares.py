@@ -19,10 +19,10 @@ from identity.models import User
 from tests.conformance.gridftp.test_striped_servers import DataNode
 from tests.conformance.tasks.slices import in_thread, run, status, told, try_once
 from tests.conformance.tasks.test_shares import Site, _instance, alice, bob, everything_in, home, site  # noqa: F401
+from tests.gridftp.proxy import Deed, MisbehavingProxy, Plan, Step, Watch
 from tests.integration.cast import make_user, submit, submit_delete
 from tests.integration.rest import Api, assert_error
 from tests.integration.shared import give, make_share
-from tests.proxy import Deed, MisbehavingProxy, Plan, Step, Watch
 from transferapi.tasks.models import Event, Task
 
 pytestmark = pytest.mark.django_db(transaction=True)

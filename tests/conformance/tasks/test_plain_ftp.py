@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from endpoints.gridftp.server import GridFtpServer
-from tests.ftp_servers import NAMES, NEEDS_FTP_SERVERS, FtpServer
-from tests.streamed_tasks import End, StreamedTask, tree
+from tests.gridftp.ftp_servers import NAMES, NEEDS_FTP_SERVERS, FtpServer
+from tests.gridftp.streamed_tasks import End, StreamedTask, tree
 from workers.sessions.pool import DIRECT, Address
 
 pytestmark = NEEDS_FTP_SERVERS

@@ -15,8 +15,8 @@ from endpoints.gridftp.server import GridFtpServer
 from endpoints.ssh.connection import SshAccount
 from endpoints.ssh.keys import parse_ssh_key
 from endpoints.ssh.sftp.login import SftpLogin
-from tests.ssh_grid import NEEDS_SSHD, key_pair
-from tests.streamed_tasks import End, StreamedTask, tree
+from tests.gridftp.ssh_grid import NEEDS_SSHD, key_pair
+from tests.gridftp.streamed_tasks import End, StreamedTask, tree
 from transferapi.config import CHECKOUT
 
 pytestmark = NEEDS_SSHD
@@ -49,7 +49,7 @@ def test_a_task_of_many_large_streams_takes_less_than_64_mb(
         server.authorize(key)
         words = [str(server.port), str(key), server.fingerprint(), str(tmp_path), str(tmp_path / "to")]
         done = subprocess.run(
-            [sys.executable, "-m", "tests.streaming_memory", *words],
+            [sys.executable, "-m", "tests.gridftp.streaming_memory", *words],
             capture_output=True,
             text=True,
             timeout=120,

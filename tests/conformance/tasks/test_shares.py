@@ -22,10 +22,10 @@ from endpoints.registry import ServerSpec
 from identity.models import Group, Membership, User
 from identity.vault import store as vault
 from tests.conformance.tasks.slices import in_thread, run, status, told, try_once, work
+from tests.gridftp.proxy import Deed, MisbehavingProxy, Plan, Step, Watch
 from tests.integration.activated import proxy_of
 from tests.integration.cast import submit, submit_delete
 from tests.integration.shared import give, make_share
-from tests.proxy import Deed, MisbehavingProxy, Plan, Step, Watch
 from transferapi.tasks.models import Event, Lease, Task
 from workers.store import close_connections
 

@@ -22,10 +22,10 @@ from endpoints.gridftp.connection import ControlConnection
 from endpoints.gridftp.server import GridFtpServer
 from endpoints.registry import ServerSpec
 from identity.models import User
-from tests.agent_control import WatchedControl
 from tests.conformance.tasks.slices import in_thread, run, told
 from tests.conformance.tasks.test_agents import Place, _instance, alice, move, relay, until_done  # noqa: F401
-from tests.relay_server import RelayServer, agent, make_identity
+from tests.gridftp.agent_control import WatchedControl
+from tests.servers.relay_server import RelayServer, agent, make_identity
 from tests.waiting import eventually
 from transferapi.tasks.models import Event, Task
 from workers import session_factory

@@ -32,8 +32,8 @@ from deploy.backup import programs
 from deploy.endpoint.authority import Authority, CertificateFiles
 from deploy.stack.child import spawn, stop
 from deploy.stack.free_ports import free_port
-from tests.external_servers import HOST, REDIS_WITH_TLS, NetworkPostgres, NetworkRedis, Sentinels, Tls, ends_tls
 from tests.memory import folder_in_memory
+from tests.servers.external_servers import HOST, REDIS_WITH_TLS, NetworkPostgres, NetworkRedis, Sentinels, Tls, ends_tls
 from tests.waiting import children_of, eventually
 from transferapi import redis_client
 from transferapi.config import CHECKOUT

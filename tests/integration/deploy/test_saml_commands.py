@@ -17,8 +17,8 @@ from deploy.stack.errors import StackError
 from identity.federation.errors import ProofRefusedError
 from identity.federation.saml import directory
 from identity.federation.saml.models import Institution
+from tests.identity_providers.lying_saml import ENTITY, LyingInstitution, certificate_of, moment
 from tests.integration.pages.sign_in.test_institutions import feed
-from tests.lying_saml import ENTITY, LyingInstitution, certificate_of, moment
 from transferapi.config import load
 from workers import runtime
 

@@ -22,7 +22,7 @@ from identity.sign_up.rules import Applicant
 from identity.users import NotStaffError
 from tests.integration.cast import all_at_once
 from tests.integration.tasks.test_mails import configure
-from tests.mail_server import MailServer
+from tests.servers.mail_server import MailServer
 from transferapi.tasks.notify.mails import sign_up as sign_up_mails
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("passwords")]

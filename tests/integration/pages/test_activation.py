@@ -14,7 +14,7 @@ from endpoints.activation import status as activation
 from endpoints.activation.forms import _FORMS, Form
 from endpoints.models import Endpoint
 from identity.models import Credential, User
-from tests.grid import credential_of
+from tests.gridftp.grid import credential_of
 from tests.integration.activated import proxy_of, signed
 from tests.integration.cast import later, make_endpoint, submit
 from tests.integration.pages import PASSWORD, Browser

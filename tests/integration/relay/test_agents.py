@@ -18,7 +18,7 @@ from endpoints.models import Agent, Endpoint, RelayProcess
 from identity.clock import moment
 from identity.models import User
 from tests.integration.cast import make_endpoint, submit
-from tests.relay_server import RelayServer, agent, make_identity, relay_server
+from tests.servers.relay_server import RelayServer, agent, make_identity, relay_server
 from tests.waiting import eventually
 from transferapi.relay.bounds import RelayBounds
 from transferapi.tasks.models import Task

@@ -31,7 +31,7 @@ from endpoints.gridftp.agent.tunnel.service import ServiceAddress
 from endpoints.gridftp.agent.tunnel.websocket import Opcode
 from endpoints.models import Endpoint
 from identity.models import User
-from tests.relay_server import HOST, RelayServer, agent, make_identity, relay_server
+from tests.servers.relay_server import HOST, RelayServer, agent, make_identity, relay_server
 from tests.waiting import eventually
 from transferapi.config import CHECKOUT
 from transferapi.relay.bounds import RelayBounds

@@ -25,8 +25,8 @@ from endpoints.connect.setup_keys import IssuedSetupKey
 from endpoints.gridftp.agent.running import RENEW_AFTER
 from endpoints.models import Agent
 from identity.models import User
-from tests.connect_front import front, web
-from tests.relay_server import relay_server
+from tests.servers.connect_front import front, web
+from tests.servers.relay_server import relay_server
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(240)]

@@ -21,7 +21,7 @@ from endpoints.gridftp.agent.keys import AgentIdentity
 from endpoints.gridftp.faults import FaultError
 from endpoints.models import Endpoint, RelayedOctets
 from identity.models import User
-from tests.relay_server import HOST, RelayServer, RunningAgent, agent, make_identity, relay_server
+from tests.servers.relay_server import HOST, RelayServer, RunningAgent, agent, make_identity, relay_server
 from tests.waiting import eventually
 from transferapi.relay.bounds import RelayBounds
 

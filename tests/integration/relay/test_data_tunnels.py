@@ -21,7 +21,7 @@ from endpoints.gridftp.agent.tunnel.frames import FrameType
 from endpoints.gridftp.agent.tunnel.websocket import DATA_SUBPROTOCOL, Opcode
 from endpoints.models import Endpoint
 from identity.models import User
-from tests.relay_server import HOST, RelayServer, RunningAgent, agent, make_identity, relay_server
+from tests.servers.relay_server import HOST, RelayServer, RunningAgent, agent, make_identity, relay_server
 from tests.waiting import eventually
 from transferapi.relay.agent_tunnel import AgentTunnel
 from transferapi.relay.bounds import RelayBounds

@@ -19,7 +19,7 @@ from endpoints.gridftp.faults import FaultError, Kind
 from endpoints.models import Endpoint, RelayedOctets
 from identity.models import User
 from tests.integration.relay.test_data import is_ended, moved
-from tests.relay_server import DATA_PORTS, HOST, RelayServer, RunningAgent, agent, make_identity, relay_server
+from tests.servers.relay_server import DATA_PORTS, HOST, RelayServer, RunningAgent, agent, make_identity, relay_server
 from tests.waiting import eventually
 from transferapi.relay.bounds import RelayBounds
 

@@ -24,9 +24,9 @@ from endpoints.gridftp.agent.tunnel import service as ways
 from endpoints.gridftp.agent.tunnel.service import ServiceAddress, ServiceError
 from endpoints.models import Endpoint
 from identity.models import User
-from tests.front_server import Nginx, installed
 from tests.integration.web.web_server import web_server
-from tests.relay_server import HOST, RelayServer, RunningAgent, agent, make_identity, relay_server
+from tests.servers.front_server import Nginx, installed
+from tests.servers.relay_server import HOST, RelayServer, RunningAgent, agent, make_identity, relay_server
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(180)]

@@ -23,7 +23,7 @@ from endpoints.gridftp.streams.file_streams import PIECE, OctetBudget
 from endpoints.models import Endpoint
 from identity.models import User
 from tests.integration.rest import Answer, Api
-from tests.relay_server import RelayServer, RunningAgent, agent, make_identity, relay_server
+from tests.servers.relay_server import RelayServer, RunningAgent, agent, make_identity, relay_server
 from transferapi.relay.relay import Relay
 from workers.sessions.address_gate import places
 

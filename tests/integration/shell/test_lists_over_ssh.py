@@ -11,7 +11,7 @@ import pytest
 
 from identity.models import User
 from tests.integration.cast import make_endpoint
-from tests.shell_server import ShellServer, shell_server
+from tests.servers.shell_server import ShellServer, shell_server
 from transferapi.tasks.items import spool
 from transferapi.tasks.models import Item, Task
 

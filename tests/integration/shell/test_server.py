@@ -23,7 +23,7 @@ from identity.ssh_keys import services as ssh_keys
 from identity.ssh_keys.restrictions import KeyRestrictions
 from tests.integration.cast import make_endpoint, submit
 from tests.integration.pages import PASSWORD
-from tests.shell_server import ShellServer, shell_server
+from tests.servers.shell_server import ShellServer, shell_server
 from tests.waiting import eventually
 from transferapi.shell.server.calls import Calls
 

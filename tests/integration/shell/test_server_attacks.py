@@ -20,7 +20,7 @@ from paramiko.message import Message
 
 from identity.models import User
 from tests.integration.cast import make_endpoint
-from tests.shell_server import HOST, ShellServer, shell_server
+from tests.servers.shell_server import HOST, ShellServer, shell_server
 from tests.waiting import eventually
 from transferapi.shell.command import COMMANDS, Heading, ShellCommand
 from transferapi.shell.context import Context, Signal

@@ -13,7 +13,7 @@ from endpoints import bookmarks
 from identity.models import User
 from tests.integration.cast import make_endpoint
 from tests.screen import Screen
-from tests.shell_server import ShellServer, shell_server
+from tests.servers.shell_server import ShellServer, shell_server
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(120)]
 

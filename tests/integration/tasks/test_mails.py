@@ -21,7 +21,7 @@ from identity.languages import catalog
 from identity.models import User
 from tests.integration.cast import all_at_once, later, make_endpoint, make_user, submit, submit_delete, take
 from tests.integration.tasks.test_renewal import ENDED, give, put_to_bed, share_myproxy, unchecked
-from tests.mail_server import MailServer
+from tests.servers.mail_server import MailServer
 from tests.waiting import eventually
 from transferapi.config import mail as mail_settings
 from transferapi.tasks import moves

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from contextlib import ExitStack
 
-from tests.front_server import Nginx
+from tests.servers.front_server import Nginx
 from tests.waiting import eventually
 
 SERVER, NEIGHBOUR, OTHER = "fd00::1", "fd00::2", "fd00:0:0:1::1"

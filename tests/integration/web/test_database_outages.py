@@ -27,7 +27,7 @@ from identity import tokens
 from identity.models import User
 from identity.ssh_keys import services as ssh_keys
 from tests.integration.web.web_server import web_server
-from tests.shell_server import ShellServer
+from tests.servers.shell_server import ShellServer
 from tests.waiting import children_of, eventually
 from transferapi.config import CHECKOUT
 from transferapi.config.servers import database

@@ -30,9 +30,9 @@ from endpoints.models import Endpoint
 from identity import certificate_subjects, tokens
 from identity.models import User
 from identity.password_sign_in import MOST_OF_A_PAIR
-from tests.front_server import FOLDER, Nginx, caddy
 from tests.integration.pages import PASSWORD
 from tests.integration.web.web_server import web_server
+from tests.servers.front_server import FOLDER, Nginx, caddy
 from tests.waiting import eventually
 from transferapi.config.limits import RequestLimits
 from transferapi.rest.http import parsing

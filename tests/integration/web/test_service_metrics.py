@@ -13,8 +13,8 @@ from django.db import connection
 from endpoints.connect import dial
 from identity.models import User
 from tests.integration.relay.test_data import BOUNDS, moved
-from tests.relay_server import agent, make_identity, relay_server
-from tests.shell_server import shell_server
+from tests.servers.relay_server import agent, make_identity, relay_server
+from tests.servers.shell_server import shell_server
 from tests.waiting import eventually
 from transferapi.tasks.models import ServiceProcess
 from transferapi.tasks.upkeep import figures, service_processes, tallies

@@ -17,8 +17,8 @@ from deploy.stack.postgres import Postgres
 from deploy.stack.redis import Redis
 from identity import tokens
 from identity.models import User
-from tests.front_server import Nginx
 from tests.integration.web.web_server import web_server
+from tests.servers.front_server import Nginx
 
 pytestmark = [pytest.mark.nginx, pytest.mark.django_db(transaction=True)]
 GIVEN = {"FRONT_MODE": "http", "FRONT_SECRET": "f" * 40, "REQUEST_SECONDS": "60"}

@@ -13,10 +13,10 @@ from urllib.parse import urlsplit
 import pytest
 
 from bench.instance import Api, instance
-from tests.chromium import ENTER, TAB, Chromium
+from tests.browsers.chromium import ENTER, TAB, Chromium
 from tests.journeys.browser.test_pages import browser, check_page
 from tests.journeys.conftest import waybill
-from tests.mail_server import MailServer
+from tests.servers.mail_server import MailServer
 from tests.waiting import eventually
 
 __all__ = ["browser"]

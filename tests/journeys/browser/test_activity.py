@@ -11,8 +11,8 @@ import pytest
 
 from bench.instance import Api
 from deploy.stack.free_ports import free_port
-from tests import chromium
-from tests.chromium import ENTER, Chromium
+from tests.browsers import chromium
+from tests.browsers.chromium import ENTER, Chromium
 from tests.journeys.browser.test_pages import HOW_TO_GET_IT, check_page, sign_in
 from tests.waiting import eventually
 

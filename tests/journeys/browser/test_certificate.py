@@ -14,12 +14,12 @@ import pytest
 from bench.instance import Api, instance
 from deploy.endpoint.authority import Authority, CertificateFiles
 from deploy.stack.free_ports import free_port
-from tests import accessibility, chromium, client_certificates
-from tests.chromium import ENTER, Chromium
-from tests.front_server import Nginx
-from tests.front_server import installed as nginx_installed
+from tests.browsers import accessibility, chromium, client_certificates
+from tests.browsers.chromium import ENTER, Chromium
 from tests.journeys.browser.test_pages import check_page
 from tests.journeys.conftest import waybill
+from tests.servers.front_server import Nginx
+from tests.servers.front_server import installed as nginx_installed
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.timeout(240)

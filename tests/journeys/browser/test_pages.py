@@ -12,8 +12,8 @@ from urllib.parse import parse_qs, quote, urlencode, urlsplit
 import pytest
 
 from bench.instance import Api
-from tests import accessibility, chromium
-from tests.chromium import ENTER, Chromium
+from tests.browsers import accessibility, chromium
+from tests.browsers.chromium import ENTER, Chromium
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.timeout(240)

@@ -19,11 +19,11 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from bench.instance import Api, instance
 from deploy.stack.free_ports import free_port
 from identity.federation.openid import metadata
-from tests.chromium import ENTER, Chromium
-from tests.institution_site import institution_site
+from tests.browsers.chromium import ENTER, Chromium
+from tests.identity_providers.institution_site import institution_site
+from tests.identity_providers.openid_provider import PASSWORD, OpenIdProvider
+from tests.identity_providers.pysaml2_idp import XMLSEC, Pysaml2Idp
 from tests.journeys.browser.test_pages import browser, check_page, sign_in
-from tests.openid_provider import PASSWORD, OpenIdProvider
-from tests.pysaml2_idp import XMLSEC, Pysaml2Idp
 from tests.waiting import eventually
 
 __all__ = ["browser"]

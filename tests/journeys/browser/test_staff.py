@@ -11,11 +11,11 @@ from functools import partial
 import pytest
 
 from bench.instance import Api
-from tests.chromium import ENTER, Chromium
+from tests.browsers.chromium import ENTER, Chromium
 from tests.journeys.browser.test_pages import browser, check_page
 from tests.journeys.browser.test_people import NEW, at, mail_server, says, service, sign_in
 from tests.journeys.conftest import waybill
-from tests.mail_server import MailServer
+from tests.servers.mail_server import MailServer
 from tests.waiting import eventually
 
 __all__ = ["browser", "mail_server", "service"]

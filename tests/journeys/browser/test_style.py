@@ -10,7 +10,7 @@ from django.contrib.auth.models import AnonymousUser
 from django.test import RequestFactory
 from django.utils import translation
 
-from tests.chromium import TAB, Chromium
+from tests.browsers.chromium import TAB, Chromium
 from tests.journeys.browser.test_pages import browser, check_page
 from webui import assets, style
 

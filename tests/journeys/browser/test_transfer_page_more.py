@@ -12,7 +12,7 @@ import pytest
 
 from bench.instance import Api
 from endpoints.gridftp.server import GridFtpServer
-from tests.chromium import ENTER, Chromium
+from tests.browsers.chromium import ENTER, Chromium
 from tests.journeys.browser.test_transfer_page import (
     LEFT,
     RIGHT,

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from bench.instance import Api
+from tests.browsers.real_browser import Browser
 from tests.journeys.conftest import Site, waybill
-from tests.real_browser import Browser
 from tests.real_clients import GLOBUS, Globus
 from tests.waiting import eventually
 

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from bench.instance import Api
-from tests.real_browser import Browser
+from tests.browsers.real_browser import Browser
 from tests.real_clients import FOLDER, GLOBUS, SDKS, Globus, environment, run_python
 
 pytestmark = pytest.mark.real_clients

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from bench.instance import Api
-from tests import chromium
-from tests.chromium import ENTER, Chromium
+from tests.browsers import chromium
+from tests.browsers.chromium import ENTER, Chromium
 from tests.real_clients import JAVASCRIPT
 from tests.real_programs import application, is_good
 from tests.waiting import eventually

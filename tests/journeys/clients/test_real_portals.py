@@ -13,7 +13,7 @@ import pytest
 
 from bench.instance import Api
 from deploy.stack.free_ports import free_port
-from tests.real_browser import Browser
+from tests.browsers.real_browser import Browser
 from tests.real_programs import SECONDS, Program, allow, application, is_good
 
 pytestmark = pytest.mark.real_clients

@@ -43,8 +43,8 @@ from deploy.stack.home import new_rsa_key, write_private
 from identity.provider.signing_keys import key_file
 from identity.provider.signing_keys.key_file import SigningKey
 from tests import hostile_certificates as grid
-from tests.mail_server import MailServer
-from tests.otlp_collector import collecting
+from tests.servers.mail_server import MailServer
+from tests.servers.otlp_collector import collecting
 from transferapi.config import CHECKOUT, Config, load
 from transferapi.config import mail as mail_settings
 

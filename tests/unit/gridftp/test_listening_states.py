@@ -32,7 +32,7 @@ from endpoints.gridftp.third_party.listening_states import (
 from endpoints.gridftp.third_party.pair_states import PairState
 from endpoints.gridftp.third_party.slots import FileProgress, FileRefused, FileReturned, FileSettled, Flush, Transfer
 from endpoints.gridftp.third_party.transitions import ImpossibleInputError
-from tests.pair_dialogue import PairDialogue
+from tests.gridftp.pair_dialogue import PairDialogue
 
 SIZE = 20 * 2**20
 ALL_PAIRS = list(itertools.product(ListeningState, ListeningInput))

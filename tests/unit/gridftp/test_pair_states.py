@@ -32,7 +32,7 @@ from endpoints.gridftp.third_party.pair_states import (
 )
 from endpoints.gridftp.third_party.slots import FileProgress, FileRefused, FileReturned, FileSettled, Flush, Transfer
 from endpoints.gridftp.third_party.transitions import ImpossibleInputError
-from tests.pair_dialogue import PairDialogue
+from tests.gridftp.pair_dialogue import PairDialogue
 
 ALL_PAIRS = list(itertools.product(PairState, PairInput))
 #: They queue commands for files, addresses or settings.

@@ -15,7 +15,7 @@ from identity.federation.openid import id_tokens, metadata, sign_in
 from identity.federation.providers import MOST, Provider, parse_providers
 from identity.linked.errors import IdentityNotUsableError
 from identity.linked.proven import Proven
-from tests.lying_openid import LyingOpenId, signed
+from tests.identity_providers.lying_openid import LyingOpenId, signed
 
 NOW = 1_800_000_000.0
 

@@ -17,7 +17,7 @@ from identity.one_time_codes import services as one_time_codes
 from identity.passkeys import challenges, services
 from identity.passkeys.errors import ChallengeLapsedError, LastPasskeyError, PasskeyNotFoundError
 from identity.password_sign_in import CodeRefusedError, CodeRequiredError
-from tests.authenticator import USER_PRESENT, USER_VERIFIED, Authenticator
+from tests.browsers.authenticator import USER_PRESENT, USER_VERIFIED, Authenticator
 from tests.integration.cast import all_at_once
 from tests.integration.identity.test_one_time_codes import Phone
 from tests.integration.pages import PASSWORD, Browser

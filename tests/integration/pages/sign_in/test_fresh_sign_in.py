@@ -22,15 +22,15 @@ from identity.linked import services
 from identity.linked.models import LinkedIdentity
 from identity.linked.proven import Proven
 from identity.models import User
+from tests.identity_providers.lying_openid import LyingOpenId, led_to
+from tests.identity_providers.lying_saml import ENTITY, LyingInstitution, encoded
+from tests.identity_providers.pysaml2_idp import ENTITY as PYSAML2
+from tests.identity_providers.pysaml2_idp import XMLSEC, Pysaml2Idp
 from tests.integration.pages import Browser
 from tests.integration.pages.sign_in.test_consent import address, sent_to
 from tests.integration.pages.sign_in.test_institutions import answered, idp, pem
 from tests.integration.pages.sign_in.test_providers import come_back, linked, op, user_in
 from tests.integration.provider import CALLBACK, App, make
-from tests.lying_openid import LyingOpenId, led_to
-from tests.lying_saml import ENTITY, LyingInstitution, encoded
-from tests.pysaml2_idp import ENTITY as PYSAML2
-from tests.pysaml2_idp import XMLSEC, Pysaml2Idp
 
 __all__ = ["idp", "linked", "op"]
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("passwords")]

@@ -29,9 +29,8 @@ from identity.linked import services
 from identity.linked.models import LinkedIdentity
 from identity.linked.proven import Proven
 from identity.models import User
-from tests.integration.pages import PASSWORD, Browser
-from tests.lying_openid import led_to
-from tests.lying_saml import (
+from tests.identity_providers.lying_openid import led_to
+from tests.identity_providers.lying_saml import (
     DS,
     ENTITY,
     EPPN,
@@ -47,6 +46,7 @@ from tests.lying_saml import (
     encoded,
     moment,
 )
+from tests.integration.pages import PASSWORD, Browser
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("passwords")]
 ANSWER = "/signin/institution/answer"

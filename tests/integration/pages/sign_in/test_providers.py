@@ -25,9 +25,19 @@ from identity.linked.models import LinkedIdentity
 from identity.linked.proven import Proven
 from identity.models import User, UserSession
 from identity.sign_up.policy import parse
+from tests.identity_providers.lying_openid import (
+    CLIENT,
+    SUBJECT,
+    LyingOpenId,
+    ec_key,
+    encoded,
+    led_to,
+    rsa_key,
+    signed,
+    signed_by_hand,
+)
 from tests.integration.pages import PASSWORD, Browser
-from tests.lying_https import LyingServer, answer, drip
-from tests.lying_openid import CLIENT, SUBJECT, LyingOpenId, ec_key, encoded, led_to, rsa_key, signed, signed_by_hand
+from tests.servers.lying_https import LyingServer, answer, drip
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("passwords")]
 BACK = "/signin/with/lab/callback"

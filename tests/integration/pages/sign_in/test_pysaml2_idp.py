@@ -15,11 +15,11 @@ from identity.federation.saml import directory
 from identity.federation.saml.models import Institution
 from identity.linked.models import LinkedIdentity
 from identity.models import User
+from tests.identity_providers.lying_openid import led_to
+from tests.identity_providers.lying_saml import DS, NS, SAML, LyingInstitution, encoded
+from tests.identity_providers.pysaml2_idp import ENTITY, XMLSEC, Pysaml2Idp
 from tests.integration.pages import PASSWORD, Browser
 from tests.integration.pages.sign_in.test_institutions import answered, begun, idp, linked, pem, user_in
-from tests.lying_openid import led_to
-from tests.lying_saml import DS, NS, SAML, LyingInstitution, encoded
-from tests.pysaml2_idp import ENTITY, XMLSEC, Pysaml2Idp
 
 __all__ = ["idp", "linked"]
 XENC, XENC11 = "http://www.w3.org/2001/04/xmlenc#", "http://www.w3.org/2009/xmlenc11#"

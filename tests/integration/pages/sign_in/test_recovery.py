@@ -22,7 +22,7 @@ from tests.integration.cast import all_at_once
 from tests.integration.identity.test_one_time_codes import Phone
 from tests.integration.pages import PASSWORD, Browser
 from tests.integration.tasks.test_mails import configure
-from tests.mail_server import MailServer
+from tests.servers.mail_server import MailServer
 from transferapi.tasks.models import Mail
 from transferapi.tasks.notify import mail_preferences, mail_sender
 from transferapi.tasks.notify.mails import account as account_mails

@@ -13,7 +13,7 @@ from identity.sign_up.policy import parse
 from tests.integration.identity.test_sign_up import ADDRESS, code_in
 from tests.integration.pages import Browser
 from tests.integration.tasks.test_mails import configure
-from tests.mail_server import MailServer
+from tests.servers.mail_server import MailServer
 from transferapi.tasks.notify.mails import sign_up as sign_up_mails
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("passwords")]

@@ -12,10 +12,10 @@ import pytest
 from endpoints.models import Endpoint
 from identity.federation.saml import directory
 from identity.models import User
+from tests.identity_providers.lying_saml import LyingInstitution
 from tests.integration.cast import later, submit
 from tests.integration.pages import PASSWORD, Browser
 from tests.integration.provider import CALLBACK, make
-from tests.lying_saml import LyingInstitution
 from transferapi.tasks.models import Task
 from webui import navigation
 

@@ -27,8 +27,8 @@ from tests.integration.cast import all_at_once, make_user, submit, submit_delete
 from tests.integration.rest import Api, assert_error
 from tests.integration.tasks.test_mails import fail, succeed
 from tests.integration.tasks.test_renewal import ENDED, unchecked
-from tests.lying_https import LyingServer, Script, answer, drip
 from tests.secrets_search import search
+from tests.servers.lying_https import LyingServer, Script, answer, drip
 from tests.waiting import eventually
 from transferapi.tasks import moves
 from transferapi.tasks.models import Delivery, Mail, Task, Webhook

@@ -28,7 +28,7 @@ from identity.hidden import Secret
 from identity.models import User
 from identity.vault.errors import VaultKeyNotConfiguredError
 from identity.vault.keys import new_key, parse_keys
-from tests.grid import credential_of
+from tests.gridftp.grid import credential_of
 from tests.integration.activated import (
     activate,
     document,

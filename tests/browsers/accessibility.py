@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from tests.chromium import Chromium
+from tests.browsers.chromium import Chromium
 from tests.real_clients import FOLDER
 
 #: Of the package axe-core of npm, which `tests/clients/install.sh .clients` unpacks.

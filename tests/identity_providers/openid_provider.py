@@ -12,7 +12,7 @@ from types import TracebackType
 
 from deploy.stack.child import spawn, stop, wait_ready
 from deploy.stack.free_ports import free_port
-from tests.lying_openid import rsa_key
+from tests.identity_providers.lying_openid import rsa_key
 from tests.real_clients import FOLDER, environment
 
 PYTHON = FOLDER / "canaille" / "bin" / "python"

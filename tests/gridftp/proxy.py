@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Self
 
 from endpoints.gridftp.commands import format_host_port, parse_host_port
-from tests.data_proxy import DataProxy
+from tests.gridftp.data_proxy import DataProxy
 
 #: Seconds by which a late line is late.
 LATE = 0.15

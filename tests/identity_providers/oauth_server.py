@@ -64,7 +64,7 @@ class OAuthSite:
         command: list[str | Path] = [
             sys.executable,
             "-m",
-            "tests.oauth_site",
+            "tests.identity_providers.oauth_site",
             str(self.port),
             host.certificate,
             host.key,

@@ -30,7 +30,7 @@ def installed() -> bool:
 class Chromium:
     """One window. `with Chromium(folder) as browser: browser.open(address)`
 
-    home: its home folder, with certificates of its own (`tests.client_certificates`); None: that of the account.
+    home: its home folder, with certificates of its own (`client_certificates`); None: that of the account.
     """
 
     def __init__(self, folder: Path, home: Path | None = None) -> None:

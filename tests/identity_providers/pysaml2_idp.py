@@ -9,7 +9,7 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from tests.lying_saml import certificate_of
+from tests.identity_providers.lying_saml import certificate_of
 
 XMLSEC = shutil.which("xmlsec1")
 ENTITY = "https://pysaml2.example.edu/idp"

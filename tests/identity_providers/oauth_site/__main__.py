@@ -1,4 +1,4 @@
-"""`python -m tests.oauth_site PORT CERTIFICATE KEY`; the rest is in the environment (OAUTH_SITE...)."""
+"""`python -m tests.identity_providers.oauth_site PORT CERTIFICATE KEY`; the rest is in OAUTH_SITE... variables."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import django
 from django.core.management import call_command
 from django.core.wsgi import get_wsgi_application
 
-os.environ["DJANGO_SETTINGS_MODULE"] = "tests.oauth_site.settings"
+os.environ["DJANGO_SETTINGS_MODULE"] = "tests.identity_providers.oauth_site.settings"
 
 
 class Server(ThreadingMixIn, WSGIServer):

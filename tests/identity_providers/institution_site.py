@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from tests.lying_saml import encoded
-from tests.pysaml2_idp import Pysaml2Idp
+from tests.identity_providers.lying_saml import encoded
+from tests.identity_providers.pysaml2_idp import Pysaml2Idp
 
 #: The person at the browser.
 DAVE = {"eduPersonPrincipalName": "dave@example.edu", "displayName": "Dave Bowman", "mail": "dave@example.edu"}

@@ -20,7 +20,7 @@ from jwcrypto import jwk, jws
 
 from identity.federation.providers import Provider, parse_providers
 from tests.integration.pages import Browser
-from tests.lying_https import LyingServer, answer
+from tests.servers.lying_https import LyingServer, answer
 
 CLIENT, SECRET = "waybill", "s3cret-of-this-client"
 SUBJECT = "248289761001"

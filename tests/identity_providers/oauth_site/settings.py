@@ -11,7 +11,7 @@ GETCERT_SCOPE = "edu.uiuc.ncsa.myproxy.getcert"
 SECRET_KEY = "the tests' OAuth server keeps no secrets from anybody"
 DEBUG = False
 ALLOWED_HOSTS = ["127.0.0.1", "localhost"]
-ROOT_URLCONF = "tests.oauth_site.urls"
+ROOT_URLCONF = "tests.identity_providers.oauth_site.urls"
 INSTALLED_APPS = [
     "django.contrib.auth",
     "django.contrib.contenttypes",

@@ -11,7 +11,7 @@ from pathlib import Path
 from endpoints.gridftp.faults import Side
 from endpoints.gridftp.login import ANONYMOUS, Login
 from tests.faults.engine_matrix import FastClock, end_pool
-from tests.ssh_grid import until
+from tests.gridftp.ssh_grid import until
 from transferapi.tasks.records import TaskEndpoint, TaskSpec
 from workers.engine.fakes import MemoryCredentials, MemoryStore
 from workers.engine.ports import Clock

@@ -23,7 +23,7 @@ from endpoints.gridftp.login import Login
 from endpoints.ssh.channel import CommandBridge
 from endpoints.ssh.keys import parse_ssh_key
 from endpoints.ssh.sshftp_login import SshLogin
-from tests.grid import open_session
+from tests.gridftp.grid import open_session
 from tests.waiting import eventually
 
 #: In CI they fail where there is no sshd, so that nobody is fooled.

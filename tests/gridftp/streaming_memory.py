@@ -1,6 +1,6 @@
 """The memory of a worker that streams, in a process of its own.
 
-    python -m tests.streaming_memory PORT KEY_FILE FINGERPRINT FROM TO
+    python -m tests.gridftp.streaming_memory PORT KEY_FILE FINGERPRINT FROM TO
 
 Moves the small folder FROM/small first, so that everything is loaded, and then FROM/large with many streams at a time.
 Prints the octets by which the peak of the memory is above what was used before.
@@ -23,7 +23,7 @@ django.setup()
 from endpoints.ssh.connection import SshAccount  # noqa: E402
 from endpoints.ssh.keys import parse_ssh_key  # noqa: E402
 from endpoints.ssh.sftp.login import SftpLogin  # noqa: E402
-from tests.streamed_tasks import End, StreamedTask  # noqa: E402
+from tests.gridftp.streamed_tasks import End, StreamedTask  # noqa: E402
 
 STATUS, RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 

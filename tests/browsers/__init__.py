@@ -1,0 +1,1 @@
+"""Browsers of the tests, and what they show, hold and sign."""

@@ -1,0 +1,1 @@
+"""GridFTP, FTP and SFTP in the tests: servers, clients, and proxies that misbehave."""
