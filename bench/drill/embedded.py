@@ -45,9 +45,11 @@ class EmbeddedHost(Host):
     def kill_worker(self, name: str) -> None:
         self._signal(int(name.rpartition(":")[2]), signal.SIGKILL)
 
-    def signal_worker(self, name: str, number: signal.Signals) -> None:
+    def signal_worker(self, name: str, number: signal.Signals) -> float:
+        before = time.monotonic()
         for pid in _with_children([int(name.rpartition(":")[2])]):
             self._signal(pid, number)
+        return before
 
     def restart(self, role: str) -> None:
         # SIGINT is the fast shutdown of PostgreSQL. The supervisor starts them again.

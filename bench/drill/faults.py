@@ -86,12 +86,12 @@ class Scene:
     def stop_holder(self, *, lasting: bool = True, least: int = 1) -> str:
         """SIGSTOP to a worker, so that none of its leases can end before the fault, and note them. Raises TimeoutError.
 
-        A takeover counts from before the signal. lasting: see `holder`. least: of the leases that it must have.
+        A takeover counts from right before the signal. lasting: see `holder`. least: of the leases that it must have.
         """
         until = time.monotonic() + 60
         while time.monotonic() < until:
-            name, begun = self.holder(lasting=lasting), time.monotonic()
-            self.host.signal_worker(name, signal.SIGSTOP)
+            name = self.holder(lasting=lasting)
+            begun = self.host.signal_worker(name, signal.SIGSTOP)
             self.sampler.wait_for_another()
             self.note_leases(name)
             self.begun = begun

@@ -45,8 +45,8 @@ class Host(abc.ABC):
         """SIGKILL to the worker that leases name so."""
 
     @abc.abstractmethod
-    def signal_worker(self, name: str, number: signal.Signals) -> None:
-        """The signal to all processes of this worker."""
+    def signal_worker(self, name: str, number: signal.Signals) -> float:
+        """The signal to all processes of this worker. Return the time right before the signal (`time.monotonic`)."""
 
     @abc.abstractmethod
     def restart(self, role: str) -> None:
