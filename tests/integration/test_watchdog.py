@@ -97,7 +97,7 @@ def connect(port: int) -> bool:
         pytest.param(SHELL + RUN.format(role="shell"), "the listening socket", "in serve", id="shell"),
         pytest.param(RELAY + RUN.format(role="relay"), "the loop of the connections", "in run_forever", id="relay"),
         pytest.param(SESSIONS, "the loop of the sessions", "in run_forever", id="sessions of a worker"),
-        pytest.param(ROUNDS, "the periodic jobs", "in _run_due", id="periodic jobs of a worker"),
+        pytest.param(ROUNDS, "the periodic jobs", "in run_due", id="periodic jobs of a worker"),
     ],
 )
 def test_a_role_that_stands_still_ends_and_says_where(
