@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
-from typing import NamedTuple
 
 from transferapi.outages import watchdog
 from transferapi.outages.log_filter import is_told
@@ -33,24 +32,18 @@ POLL_SECONDS, SPREAD = 0.5, 0.2
 SOON = 0.1
 
 
-class PeriodicJob(NamedTuple):
-    """every: seconds between two starts of the job, by all workers together."""
-
-    every: float
-    work: Callable[[], None]
-
-
-ROUNDS = {
-    "sweep": PeriodicJob(2.0, runtime.sweep),
-    "pauses": PeriodicJob(2.0, runtime.settle_pauses),
-    "renew": PeriodicJob(2.0, runtime.renew),
-    "timers": PeriodicJob(5.0, runtime.run_timers),
-    "mails": PeriodicJob(3.0, runtime.post),
-    "webhooks": PeriodicJob(2.0, webhook_sender.begin_round),
-    "tidy": PeriodicJob(10.0, runtime.tidy),
-    "give_back": PeriodicJob(5.0, runtime.give_back),
-    "tidy_tokens": PeriodicJob(60.0, runtime.tidy_tokens),
-    "institutions": PeriodicJob(3600.0, runtime.read_institutions),
+#: The work of each job of `rounds.INTERVALS`.
+WORK: dict[str, Callable[[], None]] = {
+    "sweep": runtime.sweep,
+    "pauses": runtime.settle_pauses,
+    "renew": runtime.renew,
+    "timers": runtime.run_timers,
+    "mails": runtime.post,
+    "webhooks": webhook_sender.begin_round,
+    "tidy": runtime.tidy,
+    "give_back": runtime.give_back,
+    "tidy_tokens": runtime.tidy_tokens,
+    "institutions": runtime.read_institutions,
 }
 
 
@@ -60,7 +53,7 @@ class Ticker:
     def __init__(self) -> None:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="rounds", daemon=True)
-        self._pool = ThreadPoolExecutor(len(ROUNDS), thread_name_prefix="round")
+        self._pool = ThreadPoolExecutor(len(WORK), thread_name_prefix="round")
         self._under_way: dict[str, Future[None]] = {}
         self._report_at = 0.0
         #: Seconds until the next poll.
@@ -108,7 +101,7 @@ class Ticker:
 
     def run_due(self) -> None:
         """Claim and start the jobs that are due; a job that still runs here is left to other workers. Set `wait`."""
-        idle = {name: one.every for name, one in ROUNDS.items() if self._is_idle(name)}
+        idle = {name: every for name, every in rounds.INTERVALS.items() if self._is_idle(name)}
         for name in on_a_connection(lambda: rounds.claim(idle)):
             self._under_way[name] = self._pool.submit(self._do, name)
         late = on_a_connection(lambda: rounds.overdue("sweep"))
@@ -120,7 +113,7 @@ class Ticker:
 
     def _do(self, name: str) -> None:
         try:
-            ROUNDS[name].work()
+            WORK[name]()
         except Exception as error:
             # The text of the error may contain private data.
             if not is_told(error):

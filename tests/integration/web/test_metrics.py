@@ -90,8 +90,8 @@ def samples(client: Client) -> Samples:
 def test_it_shows_what_the_database_knows(client: Client, alice: User, ep1: Endpoint, ep2: Endpoint) -> None:
     take(submit(alice, ep1, ep2))
     submit(alice, ep1, ep2, now=timezone.now() - timedelta(hours=1))
-    rounds.claim({"sweep": 2.0})
-    rounds.claim({"sweep": 2.0})
+    for _ in range(2):
+        rounds.claim({"sweep": 2.0, "of a newer version": 2.0})
     worker_processes.report("a:1", "a", {"sessions_warm": 3, "sessions_in_use": 1, "slices_running": 1})
     worker_processes.report("b:1", "b", {"sessions_warm": 4, "invented": 9})
     worker_processes.report("old:1", "old")
@@ -113,6 +113,7 @@ def test_it_shows_what_the_database_knows(client: Client, alice: User, ep1: Endp
     assert found["waybill_credentials_expiring", ("7d",)] == 1
     assert found["waybill_sign_ins_last_hour", ("refused",)] == 1
     assert found["waybill_round_overdue_seconds", ("sweep",)] == 0
+    assert ("waybill_round_overdue_seconds", ("of a newer version",)) not in found
     described = {one.key for one in OF_DATABASE}
     assert described == figures.read()[0].keys()
 

@@ -29,7 +29,7 @@ from transferapi.config import CHECKOUT
 from transferapi.tasks.models import Event, Lease, Round, Task
 from transferapi.tasks.upkeep import rounds
 from transferapi.tasks.worker import leases
-from workers.rounds import POLL_SECONDS, ROUNDS, SOON, Ticker
+from workers.rounds import POLL_SECONDS, SOON, WORK, Ticker
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -134,10 +134,14 @@ def test_a_task_whose_worker_stops_or_is_killed_goes_on_in_another_one_alone(
         assert leases.acquire(task.pk, "a third one") is leases.LeaseRefusal.HELD
 
 
+def test_each_periodic_job_has_its_work() -> None:
+    assert list(WORK) == list(rounds.INTERVALS)
+
+
 def test_a_worker_polls_when_the_next_sweep_is_due() -> None:
     """No job is due, and the sweep will be in a quarter of a second."""
     for _ in range(2):
-        rounds.claim({name: one.every for name, one in ROUNDS.items()})
+        rounds.claim(rounds.INTERVALS)
     ticker = Ticker()
     ticker.run_due()
     assert ticker.wait == POLL_SECONDS

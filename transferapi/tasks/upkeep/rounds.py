@@ -12,6 +12,21 @@ from typing import Any
 
 from django.db import connection
 
+#: The periodic jobs of this version: seconds between two starts of each, by all workers together. Another version may
+#: have written rows of other jobs.
+INTERVALS = {
+    "sweep": 2.0,
+    "pauses": 2.0,
+    "renew": 2.0,
+    "timers": 5.0,
+    "mails": 3.0,
+    "webhooks": 2.0,
+    "tidy": 10.0,
+    "give_back": 5.0,
+    "tidy_tokens": 60.0,
+    "institutions": 3600.0,
+}
+
 
 def claim(intervals: Mapping[str, float]) -> list[str]:
     """The rounds, of these (name: interval in seconds), that the caller must do now; no other worker gets them."""
