@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import ssl
-
 from django.conf import settings
 
 from identity.federation.errors import ProviderUnreachableError
 from identity.federation.requests import SECONDS
 from identity.http.https_client import MAX_ANSWER, Site
+from identity.http.tls_context import client_context
 from identity.http.web_address import Url
 
 from . import gate
@@ -17,10 +16,7 @@ from . import gate
 def reach(url: Url, *, timeout: float | None = None, max_answer: int = MAX_ANSWER) -> Site:
     """The site of a provider. timeout, max_answer: as in `Site`. Raises ProviderUnreachableError."""
     addresses = addresses_of(url.host, url.port)
-    context = ssl.create_default_context()
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    if settings.CERTIFICATES.is_dir():
-        context.load_verify_locations(capath=str(settings.CERTIFICATES))
+    context = client_context(settings.CERTIFICATES)
     return Site(
         url, addresses, context, SECONDS if timeout is None else timeout, kind="provider", max_answer=max_answer
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import ssl
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -20,6 +19,7 @@ from identity.http.https_client import (
     ResponseTimeoutError,
     Site,
 )
+from identity.http.tls_context import client_context
 from identity.http.web_address import Url
 
 from .oauth_errors import (
@@ -35,11 +35,7 @@ from .oauth_errors import (
 
 def site_of(url: Url, addresses: Sequence[str], trust: TrustFolder, timeout: float) -> Site:
     """Trusts the authorities of the system and those that are trusted for endpoints."""
-    context = ssl.create_default_context()
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    if trust.path.is_dir():
-        context.load_verify_locations(capath=str(trust.path))
-    return Site(url, addresses, context, timeout, kind="OAuth server")
+    return Site(url, addresses, client_context(trust.path), timeout, kind="OAuth server")
 
 
 @sensitive_variables("headers", "body")

@@ -8,6 +8,7 @@ import json
 import re
 import time
 from collections.abc import Callable, Iterator
+from functools import cache, partial
 from html import unescape
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -28,6 +29,10 @@ SUBJECT = "248289761001"
 
 def rsa_key(kid: str, bits: int = 2048, **more: str) -> jwk.JWK:
     return jwk.JWK.generate(kty="RSA", size=bits, kid=kid, **more)
+
+
+#: For the honest provider of each test: a new one takes a tenth of a second. Others have keys of their own.
+usual_key = cache(partial(rsa_key, "first"))
 
 
 def ec_key(kid: str) -> jwk.JWK:
@@ -58,8 +63,8 @@ def encoded(value: object) -> str:
 class LyingOpenId:
     """An honest provider until a test changes it. Each change is a function of what the honest one would say."""
 
-    def __init__(self) -> None:
-        self.key = rsa_key("first")
+    def __init__(self, key: jwk.JWK | None = None) -> None:
+        self.key = key or rsa_key("first")
         self.keys = [self.key]
         self.token: Callable[[dict[str, Any]], str] = lambda claims: signed(claims, self.key)
         self.claims: dict[str, Any] = {}

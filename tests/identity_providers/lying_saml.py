@@ -11,6 +11,7 @@ import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from urllib.parse import parse_qs, urlsplit
 
 from cryptography import x509
@@ -52,6 +53,14 @@ def moment(seconds: float = 0) -> str:
     return datetime.fromtimestamp(time.time() + seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+def new_key() -> rsa.RSAPrivateKey:
+    return rsa.generate_private_key(65537, 2048)
+
+
+#: For the honest institution of each test: a new one takes a tenth of a second. Others have keys of their own.
+usual_key = cache(new_key)
+
+
 @dataclass
 class LyingInstitution:
     """Honest until a test changes a field. answers_to, audience: as its metadata of us say."""
@@ -70,7 +79,7 @@ class LyingInstitution:
     #: Seconds since the person was asked last, as AuthnInstant says; None: it is left out.
     asked_before: float | None = 0
     request_id: str = ""
-    key: rsa.RSAPrivateKey = field(default_factory=lambda: rsa.generate_private_key(65537, 2048))
+    key: rsa.RSAPrivateKey = field(default_factory=new_key)
 
     def metadata(
         self, more: str = "", *, scopes: tuple[str, ...] = (SCOPE,), name: str = "Example University"

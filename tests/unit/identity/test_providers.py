@@ -15,7 +15,7 @@ from identity.federation.openid import id_tokens, metadata, sign_in
 from identity.federation.providers import MOST, Provider, parse_providers
 from identity.linked.errors import IdentityNotUsableError
 from identity.linked.proven import Proven
-from tests.identity_providers.lying_openid import LyingOpenId, signed
+from tests.identity_providers.lying_openid import LyingOpenId, signed, usual_key
 
 NOW = 1_800_000_000.0
 
@@ -146,7 +146,7 @@ def test_a_line_that_is_wrong_is_refused_and_its_secret_is_not_repeated(text: st
 @pytest.fixture
 def op(settings: Any) -> Iterator[LyingOpenId]:
     metadata.forget()
-    with (found := LyingOpenId()).server:
+    with (found := LyingOpenId(usual_key())).server:
         settings.ALLOW_PROVIDERS = parse_openings("127.0.0.0/8")
         yield found
     metadata.forget()

@@ -13,7 +13,6 @@ import hmac
 import json
 import logging
 import random
-import ssl
 import uuid
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -32,6 +31,7 @@ from identity.http.https_client import (
     ResponseTimeoutError,
     Site,
 )
+from identity.http.tls_context import client_context
 from identity.vault.errors import VaultError
 from transferapi.tasks.errors import RequestError
 from transferapi.tasks.models import Delivery, Webhook
@@ -119,7 +119,7 @@ def attempt(job: DeliveryJob, now: datetime) -> DeliveryResult:
     try:
         target = webhooks.target_of(job.webhook.url)
         headers = {"Content-Type": "application/json", **_signature(job, now)}
-        site = Site(target.url, target.addresses(), _context(), REQUEST_SECONDS, plain=True)
+        site = Site(target.url, target.addresses(), client_context(), REQUEST_SECONDS, plain=True)
         answer = site.ask("POST", target.path, headers, job.body)
     except InvalidResponseError as error:
         return DeliveryResult(
@@ -143,13 +143,6 @@ _WORDS: dict[type[HttpClientError], str] = {
     ConnectionFailedError: "It cannot be reached, or the connection broke.",
     InsecureConnectionError: "Its certificate is not accepted, or no secure connection could be made.",
 }
-
-
-def _context() -> ssl.SSLContext:
-    """A TLS context with the authorities of the system."""
-    context = ssl.create_default_context()
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    return context
 
 
 def _signature(job: DeliveryJob, now: datetime) -> dict[str, str]:

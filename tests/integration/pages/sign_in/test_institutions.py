@@ -45,6 +45,7 @@ from tests.identity_providers.lying_saml import (
     LyingInstitution,
     encoded,
     moment,
+    usual_key,
 )
 from tests.integration.pages import PASSWORD, Browser
 
@@ -56,7 +57,7 @@ ANSWER = "/signin/institution/answer"
 def idp(settings: Any) -> LyingInstitution:
     """An honest institution of the metadata."""
     us = django_settings.PUBLIC_URL
-    found = LyingInstitution(answers_to=f"{us}{ANSWER}", audience=f"{us}/saml/metadata")
+    found = LyingInstitution(answers_to=f"{us}{ANSWER}", audience=f"{us}/saml/metadata", key=usual_key())
     settings.SAML_METADATA = ("/metadata.xml",)
     directory.refresh("/metadata.xml", found.metadata(), [], must_be_signed=False)
     return found

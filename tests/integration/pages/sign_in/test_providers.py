@@ -35,6 +35,7 @@ from tests.identity_providers.lying_openid import (
     rsa_key,
     signed,
     signed_by_hand,
+    usual_key,
 )
 from tests.integration.pages import PASSWORD, Browser
 from tests.servers.lying_https import LyingServer, answer, drip
@@ -48,7 +49,7 @@ LINKED = "alice@lab.example.org"
 def op(settings: Any) -> Iterator[LyingOpenId]:
     """An honest provider that is configured, inside the institution."""
     metadata.forget()
-    with (found := LyingOpenId()).server:
+    with (found := LyingOpenId(usual_key())).server:
         settings.PROVIDERS = {"lab": found.provider("label=The Lab")}
         settings.ALLOW_PROVIDERS = parse_openings("127.0.0.0/8")
         yield found
