@@ -31,7 +31,6 @@ POLL_SECONDS, SPREAD = 0.5, 0.2
 #: Seconds after the time of a sweep within which a worker polls for it: a lost worker's tasks wait for no other poll.
 SOON = 0.1
 
-
 #: The work of each job of `rounds.INTERVALS`.
 WORK: dict[str, Callable[[], None]] = {
     "sweep": runtime.sweep,

@@ -257,7 +257,7 @@ def start_next() -> None:
     """The end of a slice: ring for the few tasks that have room now.
 
     Not for all that may run: where many tasks wait, the messages of all ends would come faster than workers look at
-    them, and the sweep's messages for the tasks of a lost worker would wait behind them.
+    them, and those of new tasks would wait behind them.
     """
     if not (_held or _stopping):
         found = _scheduling.submit(on_a_connection, partial(leases.next_runnable, NEXT)).result()

@@ -28,8 +28,8 @@ TASK_NAME = "workers.run"
 #: Seconds for a connection, and for a reply of the broker; for the first message and all that comes before it, and for
 #: each message after it.
 TIMEOUT, FIRST, EACH = 0.3, 0.25, 0.02
-#: Messages of one call, and of a sweep: the tasks of a lost worker wait behind them. The end of each slice rings for
-#: the next ones (docs/decisions/0089).
+#: Messages of one call, and of a sweep: those of new tasks wait behind them. The end of each slice rings for the next
+#: ones (docs/decisions/0089).
 MOST = 30
 #: Seconds after which a message expires: the sweep has sent another by then, and messages do not pile up.
 EXPIRES = 60

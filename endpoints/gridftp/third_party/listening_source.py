@@ -203,7 +203,7 @@ class ListeningSourcePair(PairBase[_File]):
             case _Removed(file):
                 self._take(file, ListeningInput.REMOVED)
             case _:
-                self._set_up(side, step, reply)
+                self._prepared(side, step, reply)
 
     def _listening(self, file: _File, reply: Reply) -> None:
         addresses = self._addresses_in(reply)
@@ -273,7 +273,7 @@ class ListeningSourcePair(PairBase[_File]):
 
     # ---- when a connection is lost
 
-    def _return_all(self) -> None:
+    def _lost(self) -> None:
         assert self._loss is not None
         moving = self._moving()
         for file in moving:

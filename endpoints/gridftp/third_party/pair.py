@@ -218,7 +218,7 @@ class ThirdPartyPair(PairBase[Slot]):
             case steps.Remove():
                 self._events.append(self._cleaning.popleft()[1])
             case _:
-                self._set_up(side, step, reply)
+                self._prepared(side, step, reply)
 
     def _listening(self, number: int, reply: Reply) -> None:
         """227 or 229: where the listener waits for the connector, unless it was asked again since."""
@@ -296,10 +296,10 @@ class ThirdPartyPair(PairBase[Slot]):
 
     # ---- when a connection is lost
 
-    def _return_all(self) -> None:
+    def _lost(self) -> None:
         self._take(PairInput.LOSS)
 
-    def _return_lost(self) -> None:
+    def _return_all(self) -> None:
         """Rule 4: the outcome of the files under way is unknown."""
         assert self._loss is not None
         self._events += outcomes.lost(self._renaming, self._cleaning, self._slots, self._loss)
@@ -319,6 +319,6 @@ _PERFORM: dict[PairAction, Callable[[ThirdPartyPair], None]] = {
     PairAction.FLUSH: ThirdPartyPair._flush,
     PairAction.GIVE_BACK: ThirdPartyPair._give_back,
     PairAction.RESUME: ThirdPartyPair._resume,
-    PairAction.LOSE: ThirdPartyPair._return_lost,
+    PairAction.LOSE: ThirdPartyPair._return_all,
     PairAction.RETURN_WAITING: ThirdPartyPair._return_waiting,
 }

@@ -113,7 +113,7 @@ class PairBase(ABC, Generic[S]):
         if self._surely_own(slot) and (on_disk := slot.on_disk()):
             self._events.append(FileProgress(slot.transfer.tag, on_disk))
 
-    def _set_up(self, side: Side, step: object, reply: Reply) -> None:
+    def _prepared(self, side: Side, step: object, reply: Reply) -> None:
         """The answer to a command that prepares others."""
         match step:
             case steps.Restart(slot) if reply.is_error:
@@ -144,11 +144,11 @@ class PairBase(ABC, Generic[S]):
 
     def _lose(self, side: Side, fault: Fault) -> None:
         self._loss = fault.at(side) if side is not Side.UNKNOWN else fault
-        self._return_all()
+        self._lost()
 
     @abstractmethod
-    def _return_all(self) -> None:
-        """Give all files back: the pair is lost."""
+    def _lost(self) -> None:
+        """Give all files back: `_loss` says why."""
 
     def _return_waiting(self) -> None:
         self._events += [FileReturned(transfer.tag, suspect=False) for transfer in self._waiting]
