@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import random
 import socket
+from collections import deque
 
 HOST = "127.0.0.1"
 #: Ports that `free_port` chooses from.
@@ -21,8 +23,15 @@ def is_free(port: int) -> bool:
     return False
 
 
+#: How many of the newest ports of this process no other process is given; each takes one open file.
+RESERVED_AT_ONCE = 64
+_reservations: deque[int] = deque()
+# A forked child may have closed these files; their numbers are then those of other files.
+os.register_at_fork(after_in_child=_reservations.clear)
+
+
 def free_port() -> int:
-    """A TCP port of 127.0.0.1 that is free at present.
+    """A TCP port of 127.0.0.1 that is free at present, and that this function returns to no other process for a while.
 
     It lies below the ephemeral ports of Linux: a connection of another process cannot take it before it is used.
     """
@@ -30,4 +39,22 @@ def free_port() -> int:
         port = random.randrange(*_FREE_PORTS)  # noqa: S311 - a choice, and no secret
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind((HOST, port))
-            return port
+            if _reserve(port):
+                return port
+
+
+def _reserve(port: int) -> bool:
+    """Whether nobody has this port reserved; then this process has.
+
+    The reservation is a name in the abstract namespace of unix(7): one process has it, and it ends with that process.
+    """
+    name = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    try:
+        name.bind(f"\0waybill-port-{port}")
+    except OSError:
+        name.close()
+        return False
+    _reservations.append(name.detach())
+    if len(_reservations) > RESERVED_AT_ONCE:
+        os.close(_reservations.popleft())
+    return True
