@@ -13,7 +13,7 @@ import re
 import subprocess
 import sys
 import tokenize
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 #: Metaphors that were replaced by terms of the field (CONTRIBUTING has the table), also in names of the code.
@@ -69,50 +69,38 @@ def main() -> int:
 
 def _findings(path: Path) -> Iterator[tuple[int, str, str]]:
     """The line, the rule and the text of each finding."""
-    pieces = [(line, text, SENTENCES | WORDS | METAPHOR) for line, text in _texts(path)]
-    pieces += [(line, text, WORDS | METAPHOR) for line, text in _shown(path)]
-    pieces += [(line, text, METAPHOR) for line, text in _names(path)]
-    for line, text, rules in pieces:
+    if path.suffix not in READ and path.name not in COMMENTED:
+        return
+    for line, text, rules in _pieces(path, path.read_text()):
         for rule, pattern in rules.items():
             if match := pattern.search(text):
                 yield line, rule, text[max(0, match.start() - 60) : match.end() + 60].strip()
 
 
-def _texts(path: Path) -> Iterator[tuple[int, str]]:
-    """Pieces of prose with their lines."""
+#: Files that are read, by the end of their names.
+READ = COMMENTED | {".py", ".md", ".html", ".js", ".po"}
+Rules = Mapping[str, re.Pattern[str]]
+OF_PROSE: Rules = SENTENCES | WORDS | METAPHOR
+OF_SHOWN: Rules = WORDS | METAPHOR
+
+
+def _pieces(path: Path, source: str) -> Iterator[tuple[int, str, Rules]]:
+    """Texts with their lines and the rules for them."""
     if path.suffix == ".py":
-        source = path.read_text()
-        for text in _docstrings(ast.parse(source)):
-            yield from _lines(text)
-        for token in tokenize.generate_tokens(io.StringIO(source).readline):
-            if token.type == tokenize.COMMENT:
-                yield token.start[0], token.string.lstrip("#: ")
-    elif path.suffix in COMMENTED or path.name in COMMENTED:
-        for number, line in enumerate(path.read_text().splitlines(), 1):
-            if line.lstrip().startswith("#"):
-                yield number, line.lstrip("#! ")
-    elif path.suffix == ".md":
-        for number, line in enumerate(path.read_text().splitlines(), 1):
-            yield number, re.sub(r"`[^`]*`|https?://\S+", "", line).lstrip("|#*- ")
-
-
-def _shown(path: Path) -> Iterator[tuple[int, str]]:
-    """Texts that users may see, with their lines."""
-    if not str(path).startswith(PRODUCT):
+        yield from _of_code(path, source)
         return
-    if path.suffix == ".py":
-        tree = ast.parse(path.read_text())
-        docstrings = set(_docstrings(tree))
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in docstrings:
-                yield from _lines(node)
-    elif path.suffix == ".html":
-        for number, line in enumerate(path.read_text().splitlines(), 1):
-            yield number, _ATTRIBUTES.sub("", line)
-    elif path.suffix in _LITERALS:
-        for number, line in enumerate(path.read_text().splitlines(), 1):
+    shown = str(path).startswith(PRODUCT)
+    commented = path.suffix in COMMENTED or path.name in COMMENTED
+    for number, line in enumerate(source.splitlines(), 1):
+        if commented and line.lstrip().startswith("#"):
+            yield number, line.lstrip("#! "), OF_PROSE
+        elif path.suffix == ".md":
+            yield number, re.sub(r"`[^`]*`|https?://\S+", "", line).lstrip("|#*- "), OF_PROSE
+        elif shown and path.suffix == ".html":
+            yield number, _ATTRIBUTES.sub("", line), OF_SHOWN
+        elif shown and path.suffix in _LITERALS:
             for text in _LITERALS[path.suffix].findall(line):
-                yield number, text
+                yield number, text, OF_SHOWN
 
 
 #: The texts in a line of a script (literals with a space), and of translations (what is translated).
@@ -124,39 +112,63 @@ _LITERALS = {
 _ATTRIBUTES = re.compile(r'\b(class|id|href|name|for|src)="[^"]*"')
 
 
-def _names(path: Path) -> Iterator[tuple[int, str]]:
-    """The names that the product's code and the benchmarks define, as words."""
-    if path.suffix != ".py" or not str(path).startswith((*PRODUCT, "bench/")):
+def _of_code(path: Path, source: str) -> Iterator[tuple[int, str, Rules]]:
+    """Docstrings and comments; of the product also all other strings; of it and the benchmarks the names."""
+    shown, named = str(path).startswith(PRODUCT), str(path).startswith((*PRODUCT, "bench/"))
+    yield from ((line, text, OF_PROSE) for line, text in _comments(source))
+    if named:
+        yield 1, path.stem.replace("_", " "), METAPHOR
+    docstrings: set[ast.AST] = set()
+    # Parents come before their children here, and so a docstring is known as one when it is met.
+    for node in ast.walk(ast.parse(source)):
+        if (docstring := _docstring(node)) is not None:
+            docstrings.add(docstring)
+        if isinstance(node, ast.Constant) and (shown or node in docstrings):
+            rules = OF_PROSE if node in docstrings else OF_SHOWN
+            yield from ((line, text, rules) for line, text in _lines(node))
+        if named and (name := _defined(node)):
+            yield node.lineno, _words(name), METAPHOR  # type: ignore[attr-defined]
+
+
+def _comments(source: str) -> Iterator[tuple[int, str]]:
+    """Comments with their lines. Tokens are slow to make: none where no text after a "#" is against a rule."""
+    after = (line[mark.start() :].lstrip("#: ") for line in source.splitlines() for mark in _MARK.finditer(line))
+    if not any(pattern.search(text) for text in after for pattern in OF_PROSE.values()):
         return
-    yield 1, path.stem.replace("_", " ")
-    for node in ast.walk(ast.parse(path.read_text())):
-        match node:
-            case ast.ClassDef(name=name) | ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
-                yield node.lineno, _words(name)
-            case ast.arg(arg=name) | ast.Name(id=name, ctx=ast.Store()):
-                yield node.lineno, _words(name)
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.start[0], token.string.lstrip("#: ")
+
+
+_MARK = re.compile("#")
+
+
+def _defined(node: ast.AST) -> str:
+    """The name that a node defines, or none."""
+    match node:
+        case ast.ClassDef(name=name) | ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+            return name
+        case ast.arg(arg=name) | ast.Name(id=name, ctx=ast.Store()):
+            return name
+    return ""
 
 
 def _words(name: str) -> str:
     return " ".join(re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", name)).lower()
 
 
-def _docstrings(tree: ast.Module) -> Iterator[ast.Constant]:
-    for node in ast.walk(tree):
-        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
-            first = node.body[0] if node.body else None
-            if (
-                isinstance(first, ast.Expr)
-                and isinstance(first.value, ast.Constant)
-                and isinstance(first.value.value, str)
-            ):
-                yield first.value
+def _docstring(node: ast.AST) -> ast.Constant | None:
+    if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)) and node.body:
+        first = node.body[0]
+        if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
+            return first.value if isinstance(first.value.value, str) else None
+    return None
 
 
 def _lines(text: ast.Constant) -> Iterator[tuple[int, str]]:
     """The lines of a string with a space."""
-    if " " in str(text.value):
-        for number, line in enumerate(str(text.value).splitlines(), text.lineno):
+    if isinstance(text.value, str) and " " in text.value:
+        for number, line in enumerate(text.value.splitlines(), text.lineno):
             yield number, line.strip()
 
 

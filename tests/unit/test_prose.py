@@ -14,6 +14,7 @@ from docs.draw.imports import ROOT
 BAD = [
     ("docs/page.md", "The server tells the client.\n", "does not 'tell'"),
     ("tests/some.py", '"""What it does."""\n', "begin a sentence with its subject"),
+    ("tests/some.py", 'MARK = "#"  # What it is\n', "begin a sentence with its subject"),
     ("webui/some.py", 'WHY = _("A number is wanted.")\n', "term of the field"),
     ("workers/some.py", 'say(f"The owner of {name} sees his files.")\n', "not 'he'"),
     ("webui/templates/page.html", '<p class="x">{% translate "States that it is told" %}</p>\n', "does not 'tell'"),
@@ -27,6 +28,8 @@ GOOD = [
     ("webui/templates/page.html", '<circle class="hub"/><p>GitHub</p>\n'),
     ("webui/locale/de/some.po", 'msgid "Weeks"\nmsgstr "Tell und his"\n'),
     ("webui/some.py", 'PATH = "wallet"\n'),
+    ("tests/some.py", 'PATH = "# What his is"\n'),
+    ("docs/picture.png", "\N{SNOWMAN} his\n"),
     ("docs/page.md", "`patience.turn` was a function.\n"),
 ]
 

@@ -24,8 +24,11 @@ class _JumpingSelector(selectors.SelectSelector):
         self.now = 0.0
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        if timeout is not None and timeout <= 0:
+            # Callbacks are ready: files are asked when there are none, which saves a system call for each step.
+            return []
         ready = super().select(0)
-        if ready or (timeout is not None and timeout <= 0):
+        if ready:
             return ready
         if timeout is None:
             raise StuckError
