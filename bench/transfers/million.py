@@ -3,9 +3,10 @@ share of the machine's work is the database's.
 
     python -m bench.transfers.million [--files 1000000] [--size 100] [--plot memory.svg]
 
-Memory is the resident set of each worker process, twice a second. The database's share is the seconds of processor
-that all of PostgreSQL's processes used, of the time that the task took on all cores. Beside it stands what each part
-used of what all parts used.
+Memory is that of the largest worker process, twice a second: its resident set, and what of it no other process shares.
+The roles of an instance are forked, and so most of a resident set is shared. The database's share is the seconds of
+processor that all of PostgreSQL's processes used, of the time that the task took on all cores: it grows when the rest
+gets faster. Beside it stands what each part used of what all parts used, and for each file.
 """
 
 from __future__ import annotations
@@ -28,7 +29,6 @@ from deploy.endpoint.toolkit import ToolkitServer, hand_over
 
 PER_FOLDER = 1000
 TICKS = os.sysconf("SC_CLK_TCK")
-PAGE = os.sysconf("SC_PAGE_SIZE")
 MB = 10**6
 #: The limits of the issue.
 MEMORY_BAR, SHARE_BAR = 300.0, 0.10
@@ -36,11 +36,13 @@ MEMORY_BAR, SHARE_BAR = 300.0, 0.10
 
 @dataclass(frozen=True)
 class Sample:
-    """Seconds since the submission, files that have arrived by the task's word, MB of the largest worker."""
+    """Seconds since the submission, files that have arrived by the task's word, MB of the largest worker: resident,
+    and its own."""
 
     at: float
     files: int
     memory: float
+    own: float
 
 
 @dataclass
@@ -69,18 +71,15 @@ def _process(pid: int) -> tuple[str, float] | None:
     try:
         words = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
         # The roles are forked, and have a name of their own.
-        words += Path(f"/proc/{pid}/comm").read_text()
+        role = Path(f"/proc/{pid}/comm").read_text()
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
         return None
     seconds = (int(fields[11]) + int(fields[12])) / TICKS
-    for mark, group in (
-        ("postgres", "database"),
-        ("globus-gridftp-server", "servers"),
-        ("upworker", "workers"),
-        ("upweb", "web"),
-        ("redis", "queue"),
-    ):
+    for name, group in (("worker", "workers"), ("web", "web")):
+        if role.startswith(name):
+            return group, seconds
+    for mark, group in (("postgres", "database"), ("globus-gridftp-server", "servers"), ("redis", "queue")):
         if mark in words:
             return group, seconds
     return None
@@ -102,15 +101,18 @@ def _descendants(root: int) -> Iterator[int]:
         stack += children
 
 
-def memory_of_workers(api: Api) -> float:
-    """MB resident of the largest worker process."""
-    sizes = [0.0]
+def memory_of_workers(api: Api) -> tuple[float, float]:
+    """MB of the largest worker process: resident, and of them its own, which no other process shares."""
+    sizes = [(0.0, 0.0)]
     for name, pid in api.connection["pids"].items():
         if name.startswith("worker"):
             try:
-                sizes.append(int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE / MB)
+                lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
             except OSError:
                 continue
+            # "Rss:   141932 kB" after a first line with addresses; see proc_pid_smaps(5).
+            kib = {line.split(":")[0]: int(line.split()[1]) for line in lines[1:]}
+            sizes.append((kib["Rss"] * 1024 / MB, (kib["Private_Clean"] + kib["Private_Dirty"]) * 1024 / MB))
     return max(sizes)
 
 
@@ -141,7 +143,7 @@ def watch(api: Api, task_id: str, begun: float, usage: Usage) -> tuple[dict[str,
     samples: list[Sample] = []
     while True:
         task = api.call("GET", f"/task/{task_id}?fields=status,files_transferred,task_id,fatal_error,faults")
-        samples.append(Sample(time.time() - begun, int(task["files_transferred"]), memory_of_workers(api)))
+        samples.append(Sample(time.time() - begun, int(task["files_transferred"]), *memory_of_workers(api)))
         usage.look(os.getpid())
         if task["status"] != "ACTIVE":
             return task, samples
@@ -183,13 +185,14 @@ def report(files: int, seconds: float, samples: list[Sample], usage: Usage) -> N
     total = sum(spent.values()) or 1.0
     tenth = max(1, len(samples) // 10)
     out(f"\n{files} files in {seconds:.0f} s, {files / seconds:.0f} a second ({machine()})\n\n")
-    out("| seconds | files arrived | largest worker, MB |\n|---|---|---|\n")
+    out("| seconds | files arrived | largest worker, MB resident | its own |\n|---|---|---|---|\n")
     for one in [*samples[::tenth], samples[-1]]:
-        out(f"| {one.at:.0f} | {one.files} | {one.memory:.1f} |\n")
-    peak = max(one.memory for one in samples)
-    out(f"\nPeak {peak:.0f} MB (bar {MEMORY_BAR:.0f}).\n\n| part | seconds of processor | share |\n|---|---|---|\n")
+        out(f"| {one.at:.0f} | {one.files} | {one.memory:.1f} | {one.own:.1f} |\n")
+    peak, own = max(one.memory for one in samples), max(one.own for one in samples)
+    out(f"\nPeak {peak:.0f} MB (bar {MEMORY_BAR:.0f}), of them {own:.0f} MB its own.\n\n")
+    out("| part | seconds of processor | share | microseconds for each file |\n|---|---|---|---|\n")
     for group, used in sorted(spent.items(), key=lambda pair: -pair[1]):
-        out(f"| {group} | {used:.1f} | {used / total:.1%} |\n")
+        out(f"| {group} | {used:.1f} | {used / total:.1%} | {used / files * 1e6:.0f} |\n")
     share = spent.get("database", 0.0) / (seconds * (os.cpu_count() or 1))
     out(f"\nThe database's share of the time is {share:.1%} (bar {SHARE_BAR:.0%}).\n")
 
