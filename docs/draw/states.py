@@ -39,7 +39,11 @@ REASONS = {
     (_QUEUED, _RUNNING): Move("lease", "A worker takes the lease.", _TAKE),
     (_QUEUED, _PAUSED): Move("pause", PAUSED, _PAUSE),
     (_QUEUED, _FAILED): Move("cancel, deadline", ENDED, _CANCEL),
-    (_RUNNING, _QUEUED): Move("release", "The slice ends before the task does, or the worker stops.", _RELEASE),
+    (_RUNNING, _QUEUED): Move(
+        "release",
+        "The slice ends before the task does, the worker stops, or several workers in a row were lost with it.",
+        f"{_RELEASE}, `transferapi/tasks/worker/losses.py` `wait`",
+    ),
     (_RUNNING, _RUNNING): Move("takeover", "The lease expired, and another worker takes the task.", _TAKE),
     (_RUNNING, _PAUSED): Move("pause", PAUSED, _RELEASE),
     (_RUNNING, _SUSPENDED): Move(

@@ -207,6 +207,15 @@ def _cancel(task: Task, now: datetime, words: Mapping[str, object] | None = None
     return CancelResult.CANCELED
 
 
+def end_if_canceled(task_id: uuid.UUID, now: datetime) -> bool:
+    """End a task that a worker has or had, where a user has canceled it meanwhile; returns whether one has."""
+    task = Task.objects.select_for_update().only("cancel_requested_at").get(pk=task_id)
+    if task.cancel_requested_at is None:
+        return False
+    fail(task_id, RUNNING, "CANCELED", CANCELED_TEXT, now)
+    return True
+
+
 def update(
     user: User,
     task_id: uuid.UUID,

@@ -55,7 +55,7 @@ MOVES: dict[tuple[Status, Phase], frozenset[tuple[Status, Phase]]] = {
     ),
     (Status.ACTIVE, Phase.RUNNING): frozenset(
         {
-            (Status.ACTIVE, Phase.QUEUED),  # end of a slice, or the lease ran out
+            (Status.ACTIVE, Phase.QUEUED),  # end of a slice, or the lease ran out several times in a row
             (Status.ACTIVE, Phase.RUNNING),  # taken over from a lost worker
             (Status.ACTIVE, Phase.PAUSED),  # by its worker at the end of a slice, or after that was lost
             (Status.INACTIVE, Phase.SUSPENDED),

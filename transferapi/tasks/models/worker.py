@@ -18,6 +18,10 @@ class Lease(models.Model):
     expires_at = models.DateTimeField(null=True)
     #: Sessions to each endpoint of the task that the holder may open (the fair share).
     sessions = models.PositiveIntegerField(default=0)
+    #: How often in a row a worker was lost with the task before it made progress (`worker/losses.py`).
+    losses = models.IntegerField(default=0, db_default=0)
+    #: The progress of the task when the lease was taken.
+    progress = models.BigIntegerField(default=0, db_default=0)
 
     class Meta:
         constraints = (

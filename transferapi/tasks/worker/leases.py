@@ -31,6 +31,7 @@ from transferapi.tasks.models import WITH_HOSTS, Event, File, Lease, PathMemory,
 from transferapi.tasks.records import HeartbeatReply, TaskEndpoint, TaskSpec
 from transferapi.tasks.states import Phase, TaskType
 
+from . import losses
 from .endpoint_access import AccessRefusal, accesses
 from .fair_share import MAX_PER_USER, Runnable, SchedulerSnapshot, waiting_keys
 
@@ -50,6 +51,7 @@ class LeaseRefusal(Enum):
     PAUSED = "its owner, or a manager of an endpoint, has paused it"
     QUOTA = "the user or an endpoint has enough running tasks, or an older task comes first"
     NOT_DUE = "its next attempt is later"
+    LOST = "workers were lost with it several times in a row: it waits"
     NOT_PERMITTED = "its owner may not use one of its endpoints any more: it has failed"
 
 
@@ -90,11 +92,8 @@ def acquire(
         locks.take(f"turns of {keys.owner_id} {keys.type}", *(f"sessions of {host}" for host in keys.hosts))
         now = moment(now)
         task = Task.objects.select_related(*WITH_HOSTS).get(pk=task_id)
-        refusal = _refusal(task, now)
-        if refusal:
+        if refusal := _refusal(task, now) or _put_off(task, now):
             return refusal
-        if why := pauses.why(task, now):
-            return _pause(task, why, now)
         sessions = SchedulerSnapshot(now).sessions_for(task_id, (task.owner_id, task.type))
         if not sessions:
             return LeaseRefusal.QUOTA
@@ -116,14 +115,20 @@ def _refusal(task: Task, now: datetime) -> LeaseRefusal | None:
     return LeaseRefusal.NOT_DUE if task.next_run_at > now else None
 
 
-def _pause(task: Task, why: moves.PauseReason, now: datetime) -> LeaseRefusal:
-    """Pause a task that was queued when a pause rule came, or whose worker was lost since."""
+def _put_off(task: Task, now: datetime) -> LeaseRefusal | None:
+    """Pause a task that was queued when a pause rule came, or whose worker was lost since; let one wait with which
+    workers were lost several times in a row."""
     lost = {"suspect_up_to": _last_file(task)} if task.phase == Phase.RUNNING else None
     try:
-        moves.pause(task.pk, moves.state_of(task), why, now, lost)
+        if why := pauses.why(task, now):
+            moves.pause(task.pk, moves.state_of(task), why, now, lost)
+            return LeaseRefusal.PAUSED
+        if lost is not None and losses.delay(times := losses.in_a_row(task)):
+            losses.wait(task, times, lost, now)
+            return LeaseRefusal.LOST
     except StaleStateError:
         return LeaseRefusal.NOT_RUNNABLE
-    return LeaseRefusal.PAUSED
+    return None
 
 
 def _last_file(task: Task) -> int:
@@ -142,7 +147,14 @@ def _take(task: Task, ends: Mapping[Side, Access], worker: str, sessions: int, n
         changes = {"suspect_up_to": task.suspect_up_to}
         moves.move(task.pk, moves.RUNNING, moves.RUNNING, now=now, event=lost, changes=changes)
     with connection.cursor() as cursor:
-        cursor.execute(_TAKE, [task.pk, worker, now + ttl, sessions])
+        cursor.execute(_TAKE, {
+            "task": task.pk,
+            "worker": worker,
+            "until": now + ttl,
+            "sessions": sessions,
+            "losses": losses.in_a_row(task) if taken_over else None,
+            "progress": losses.progress(task),
+        })  # fmt: skip
         (epoch,) = cursor.fetchone()
     return Grant(task.pk, epoch, task.owner_id, _spec(task, sessions), ends, taken_over, task.trace_context)
 
@@ -185,9 +197,11 @@ def _knowledge(task: Task) -> dict[str, object]:
 
 
 _TAKE = """
-    INSERT INTO tasks_lease AS old (task_id, epoch, worker, expires_at, sessions) VALUES (%s, 1, %s, %s, %s)
+    INSERT INTO tasks_lease AS old (task_id, epoch, worker, expires_at, sessions, losses, progress)
+    VALUES (%(task)s, 1, %(worker)s, %(until)s, %(sessions)s, 0, %(progress)s)
     ON CONFLICT (task_id) DO UPDATE SET epoch = old.epoch + 1, worker = excluded.worker,
-        expires_at = excluded.expires_at, sessions = excluded.sessions
+        expires_at = excluded.expires_at, sessions = excluded.sessions,
+        losses = coalesce(%(losses)s, old.losses), progress = excluded.progress
     RETURNING epoch"""
 
 
@@ -247,7 +261,7 @@ def hold(task_id: uuid.UUID, epoch: int, now: datetime | None = None, *, to_end:
             raise LeaseLostError(task_id, epoch)
         yield row[0]
         if to_end:
-            Lease.objects.filter(pk=task_id).update(worker="", expires_at=None, sessions=0)
+            Lease.objects.filter(pk=task_id).update(worker="", expires_at=None, sessions=0, losses=0)
 
 
 def next_runnable(limit: int = 100, now: datetime | None = None) -> Runnable:

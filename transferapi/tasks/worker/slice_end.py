@@ -78,7 +78,7 @@ def suspend(
     had_credential: when the unusable credential was stored; any other lets the task continue. None: there was none.
     """
     with hold(task_id, epoch, now, to_end=True) as now:
-        if not _cancel_came(task_id, now):
+        if not moves.end_if_canceled(task_id, now):
             task = Task.objects.select_related(*WITH_HOSTS).get(pk=task_id)
             renewal.suspend(task, fault, had_credential, now)
 
@@ -95,7 +95,7 @@ def release(
     A task that was canceled meanwhile ends; a task that was paused meanwhile is paused.
     """
     with hold(task_id, epoch, now, to_end=True) as now:
-        if _cancel_came(task_id, now):
+        if moves.end_if_canceled(task_id, now):
             return
         task = Task.objects.select_related(*WITH_ENDS).get(pk=task_id)
         at = task.next_run_at if next_run_at is None else max(now, min(next_run_at, task.deadline))
@@ -104,11 +104,3 @@ def release(
             moves.pause(task_id, moves.RUNNING, why, now, turn)
         else:
             moves.move(task_id, moves.RUNNING, moves.QUEUED, now=now, changes=turn)
-
-
-def _cancel_came(task_id: uuid.UUID, now: datetime) -> bool:
-    task = Task.objects.select_for_update().only("cancel_requested_at").get(pk=task_id)
-    if task.cancel_requested_at is None:
-        return False
-    moves.fail(task_id, moves.RUNNING, "CANCELED", moves.CANCELED_TEXT, now)
-    return True

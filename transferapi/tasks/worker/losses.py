@@ -1,0 +1,71 @@
+"""Tasks with which workers are lost again and again: one whose folder exhausts the memory of a worker, say.
+
+A task whose worker was lost goes on at once. Where that happens several times in a row and the task makes no progress
+meanwhile, it waits before the next try, longer each time: it takes down a worker, and with it the tasks of others.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+
+from transferapi.tasks import moves
+from transferapi.tasks.events import NewEvent
+from transferapi.tasks.models import Lease, Task
+
+log = logging.getLogger(__name__)
+
+#: Losses in a row after which a task goes on at once.
+FREE = 2
+#: The wait after the next loss; each further one is twice as long, up to the longest.
+FIRST_DELAY, LONGEST_DELAY = timedelta(seconds=10), timedelta(minutes=10)
+#: `nice_status` of a task that waits for this, and the code of the event.
+CODE = "WORKER_LOST"
+_BIGGEST = 2**63 - 1
+
+
+def progress(task: Task) -> int:
+    """A number that changes whenever the task has progress that the next worker finds."""
+    counts = (task.items_scanned, task.files, task.directories, task.symlinks, task.files_transferred)
+    more = (task.files_skipped, task.files_failed, task.bytes_transferred, task.bytes_checksummed)
+    return min(sum(counts) + sum(more), _BIGGEST)
+
+
+def in_a_row(task: Task) -> int:
+    """How often in a row, with the present loss, a worker was lost with the task without progress."""
+    lease = Lease.objects.filter(pk=task.pk).first()
+    return lease.losses + 1 if lease is not None and lease.progress == progress(task) else 0
+
+
+def delay(losses: int) -> timedelta:
+    """The wait before the next try; zero for the first ones."""
+    if losses <= FREE:
+        return timedelta()
+    # Bounded first: no time has 2**1000 seconds.
+    doubled = 1 << min(losses - FREE - 1, 10)
+    return min(FIRST_DELAY * doubled, LONGEST_DELAY)
+
+
+def wait(task: Task, losses: int, changes: Mapping[str, object], now: datetime) -> None:
+    """Queue a task whose worker was lost, until `delay` is over or its deadline comes; end it, if it was canceled.
+
+    changes: of other columns of the task. Raises StaleStateError.
+    """
+    Lease.objects.filter(pk=task.pk).update(losses=losses)
+    if moves.end_if_canceled(task.pk, now):
+        return
+    seconds = int(delay(losses).total_seconds())
+    text = (
+        f"{losses} workers in a row were lost with this task before it made progress. It is tried again after "
+        f"{seconds} s. If this goes on, the operator of this service can find the cause in the workers' logs."
+    )
+    log.warning("%d workers in a row were lost with task %s: it waits for %d s", losses, task.pk, seconds)
+    waits = {
+        **changes,
+        "next_run_at": max(now, min(now + delay(losses), task.deadline)),
+        "nice_status": CODE,
+        "nice_status_details": text,
+    }
+    event = NewEvent(CODE, text, {"losses": losses, "seconds": seconds}, is_error=True)
+    moves.move(task.pk, moves.RUNNING, moves.QUEUED, now=now, event=event, changes=waits)
