@@ -161,6 +161,9 @@ class RealSessions:
     async def give_back(self, session: Session) -> None:
         """Keep the session for the next caller, if it can still be used."""
         assert isinstance(session, PooledSession)
+        self._keep(session)
+
+    def _keep(self, session: PooledSession) -> None:
         self._pool.put(session.session_key, session.inner)
 
     async def lane(
@@ -193,8 +196,8 @@ class RealSessions:
             plain = way is Way.PLAIN
             setup = await self._set_up(source, destination, transport, plain=plain, relayed=relayed)
         except BaseException:
-            await self.give_back(source)
-            await self.give_back(destination)
+            self._keep(source)
+            self._keep(destination)
             raise
         return self._third_party(source, destination, setup)
 
@@ -357,5 +360,4 @@ class RealSessions:
 
     def _put_back(self, opened: asyncio.Future[PooledSession]) -> None:
         if not opened.cancelled() and not opened.exception():
-            session = opened.result()
-            self._pool.put(session.session_key, session.inner)
+            self._keep(opened.result())

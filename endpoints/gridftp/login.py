@@ -79,8 +79,23 @@ class Anonymous:
         return await ControlConnection.open(host, port, timeout=timeout)
 
 
+class NameAndPassword:
+    """The base of logins by the commands USER and PASS (RFC 959)."""
+
+    username: str
+    secret: bytes
+
+    @property
+    def user(self) -> bytes:
+        return self.username.encode()
+
+    @property
+    def password(self) -> bytes:
+        return self.secret
+
+
 @dataclass(frozen=True)
-class PasswordLogin:
+class PasswordLogin(NameAndPassword):
     """Login to an FTP server with a name and a password (RFC 959), which anybody on the way can read."""
 
     username: str
@@ -91,14 +106,6 @@ class PasswordLogin:
     @property
     def key(self) -> str:
         return f"password:{self.username}"
-
-    @property
-    def user(self) -> bytes:
-        return self.username.encode()
-
-    @property
-    def password(self) -> bytes:
-        return self.secret
 
     async def connect(self, host: str, port: int, *, timeout: float = CONNECT_TIMEOUT) -> ControlConnection:
         """Raises FaultError."""

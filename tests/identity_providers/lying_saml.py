@@ -164,10 +164,23 @@ def _forged(original: etree._Element) -> etree._Element:
     evil = copy.deepcopy(original)
     for one in evil.findall(f"{DS}Signature"):
         evil.remove(one)
-    evil.set("ID", "_evil")
-    for one in evil.iter(f"{SAML}AttributeValue"):
-        one.text = "mallory@example.edu"
+    _say_another(evil)
     return evil
+
+
+def _forged_and_plain(root: etree._Element) -> tuple[etree._Element, etree._Element]:
+    """The assertion, which says another person now and has the signature; and a copy as it was, without one."""
+    original = _assertion_of(root)
+    plain = copy.deepcopy(original)
+    plain.remove(_signature_of(plain))
+    _say_another(original)
+    return original, plain
+
+
+def _say_another(assertion: etree._Element) -> None:
+    assertion.set("ID", "_evil")
+    for one in assertion.iter(f"{SAML}AttributeValue"):
+        one.text = "mallory@example.edu"
 
 
 def _assertion_of(root: etree._Element) -> etree._Element:
@@ -230,25 +243,15 @@ def xsw4(root: etree._Element) -> etree._Element:
 
 def xsw5(root: etree._Element) -> etree._Element:
     """A forged assertion with the signature, and the signed one at the end."""
-    original = _assertion_of(root)
-    plain = copy.deepcopy(original)
-    plain.remove(_signature_of(plain))
-    original.set("ID", "_evil")
-    for one in original.iter(f"{SAML}AttributeValue"):
-        one.text = "mallory@example.edu"
+    _, plain = _forged_and_plain(root)
     root.append(plain)
     return root
 
 
 def xsw6(root: etree._Element) -> etree._Element:
     """The signed assertion inside the signature of a forged one."""
-    original = _assertion_of(root)
-    plain = copy.deepcopy(original)
-    plain.remove(_signature_of(plain))
-    original.set("ID", "_evil")
-    for one in original.iter(f"{SAML}AttributeValue"):
-        one.text = "mallory@example.edu"
-    _object_in(_signature_of(original), plain)
+    forged, plain = _forged_and_plain(root)
+    _object_in(_signature_of(forged), plain)
     return root
 
 

@@ -16,6 +16,7 @@ from cryptography.exceptions import UnsupportedAlgorithm
 
 from endpoints.gridftp.connection import CONNECT_TIMEOUT, ControlConnection, within
 from endpoints.gridftp.faults import FaultError, Kind, make_fault
+from endpoints.gridftp.login import NameAndPassword
 from endpoints.gridftp.streams.tls_streams import TlsClient
 from identity.gsi.printable import error_text
 
@@ -37,7 +38,7 @@ class ServerKeyError(FaultError):
 
 
 @dataclass(frozen=True)
-class FtpTlsLogin:
+class FtpTlsLogin(NameAndPassword):
     """A name and a password, or an anonymous user, over TLS.
 
     host_name: the registered name, for which the certificate must be; or pin: the fingerprint of its key. authorities:
@@ -56,14 +57,6 @@ class FtpTlsLogin:
     @property
     def key(self) -> str:
         return f"ftpes:{self.username}:{self.host_name}:{self.pin}"
-
-    @property
-    def user(self) -> bytes:
-        return self.username.encode()
-
-    @property
-    def password(self) -> bytes:
-        return self.secret
 
     async def connect(self, host: str, port: int, *, timeout: float = CONNECT_TIMEOUT) -> ControlConnection:
         """Connect, protect the control channel, and demand protected data connections. Raises FaultError."""
