@@ -11,6 +11,7 @@ import re
 from datetime import UTC, datetime
 
 from . import context
+from .repeats import LEFT_OUT
 
 #: Control characters, line and paragraph separators, and the marks that change the direction of text.
 _UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069]")
@@ -51,7 +52,10 @@ def _time(record: logging.LogRecord) -> str:
 
 def _message(record: logging.LogRecord) -> str:
     text = record.getMessage()
-    return text if len(text) <= MAX_MESSAGE else f"{text[:MAX_MESSAGE]}... ({len(text)} characters)"
+    if len(text) > MAX_MESSAGE:
+        text = f"{text[:MAX_MESSAGE]}... ({len(text)} characters)"
+    left_out = getattr(record, LEFT_OUT, 0)
+    return f"{text} ({left_out} more like it were left out)" if left_out else text
 
 
 def _traceback(formatter: logging.Formatter, record: logging.LogRecord) -> str:

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 #: Records of one kind in PERIOD seconds that are written: the same logger, level, line of code and exception.
 MOST, PERIOD = 20, 60.0
+#: The attribute of a record with the number of those like it that were left out before it.
+LEFT_OUT = "left_out"
 #: Kinds that are remembered; the oldest are forgotten.
 MOST_KINDS = 1000
 
@@ -38,7 +40,8 @@ class BoundRepeats(logging.Filter):
         if left_out is None:
             return False
         if left_out:
-            record.msg, record.args = f"{record.getMessage()} ({left_out} more like it were left out)", ()
+            # For the formats; other handlers of the record find its message as it was.
+            setattr(record, LEFT_OUT, left_out)
         return True
 
     def _count(self, key: tuple[object, ...]) -> int | None:

@@ -104,7 +104,9 @@ def test_an_outage_writes_some_lines_of_each_kind_and_then_their_number(monkeypa
     now = PERIOD
     made = record("the database is away", level=logging.ERROR)
     assert bound.filter(made)
-    assert made.getMessage() == "the database is away (80 more like it were left out)"
+    assert TextFormat().format(made).endswith(": the database is away (80 more like it were left out)")
+    assert json.loads(JsonFormat().format(made))["message"] == "the database is away (80 more like it were left out)"
+    assert made.getMessage() == "the database is away", "other handlers get the record, too"
     assert passed()
 
 
