@@ -72,8 +72,9 @@ def run(words: Sequence[str | Path], folder: Path, environ: Mapping[str, str] | 
             stdin=subprocess.DEVNULL,
             timeout=COMMAND_TIMEOUT,
         )
-    except FileNotFoundError:
-        raise ReleaseError(f"{words[0]} is not installed") from None
+    except OSError as error:
+        # A folder of the PATH that may not be read makes it "Permission denied" for a program that is nowhere.
+        raise ReleaseError(f"{words[0]} cannot be run: {error.strerror}") from None
     except subprocess.TimeoutExpired:
         raise ReleaseError(f"{words[0]} did not end within {COMMAND_TIMEOUT:.0f} s") from None
     if done.returncode:

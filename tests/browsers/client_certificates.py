@@ -10,7 +10,6 @@ package libnss3-tools, which `tests/install-browser.sh` installs.
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import uuid
@@ -26,7 +25,7 @@ SECONDS = 60
 
 
 def installed() -> bool:
-    return all(map(shutil.which, ("certutil", "pk12util"))) and os.geteuid() == 0
+    return all(map(shutil.which, ("certutil", "pk12util")))
 
 
 def home_with(home: Path, identity: CertificateFiles, authority: Authority) -> Path:

@@ -176,7 +176,8 @@ def other_pythons() -> list[str]:
     names = [f"python3.{minor}" for minor in range(OLDEST[1], 16)]
     found = [shutil.which(name) for name in names]
     versions = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
-    found += [str(path) for name in names for path in versions.glob(f"*/bin/{name}")]
+    if os.access(versions, os.R_OK):
+        found += [str(path) for name in names for path in versions.glob(f"*/bin/{name}")]
     by_version: dict[str, str] = {}
     for program in filter(None, found):
         asked = subprocess.run([program, "-c", "import sys, ssl; print(*sys.version_info[:2])"], capture_output=True)
