@@ -156,14 +156,16 @@ def list_tasks(
     """Tasks of a user, newest first by default. An unknown order raises KeyError: check it against ORDERS before.
 
     The rows of the page are selected by id and sort columns alone: sorting whole tasks with their endpoints takes six
-    times as long. The length of the list comes from an index; removed tasks, which are few, are counted separately.
+    times as long. Tasks share endpoints, so each endpoint is read once, and not joined to each task: half the time of a
+    page. The length of the list comes from an index; removed tasks, which are few, are counted separately.
     """
     found = _matching(user, filters)
     removed = RemovedTask.objects.filter(owner=user).values("task_id")
     columns: list[str | OrderBy] = [*(_ordering(part) for part in order or [Order()]), "-id"]
     page = found.exclude(pk__in=removed).order_by(*columns).values("pk")[offset : offset + limit]
-    rows = _with_places().filter(pk__in=page).order_by(*columns)
-    return _paged(list(rows), limit, offset, lambda: found.count() - found.filter(pk__in=removed).count())
+    rows = list(Task.objects.filter(pk__in=page).order_by(*columns))
+    _set_places(rows, user)
+    return _paged(rows, limit, offset, lambda: found.count() - found.filter(pk__in=removed).count())
 
 
 def endpoints_of(user: User, *, unfinished: bool, days: int = RECENT_DAYS) -> set[uuid.UUID]:
@@ -278,11 +280,16 @@ def of_owner(user: User) -> Q:
 
 
 def _mine(user: User) -> QuerySet[Task]:
-    return _with_places().filter(_shown_to(user))
+    return Task.objects.select_related(*WITH_OWNERS).filter(_shown_to(user))
 
 
-def _with_places() -> QuerySet[Task]:
-    return Task.objects.select_related(*WITH_OWNERS)
+def _set_places(tasks: Sequence[Task], owner: User) -> None:
+    """Give tasks of one owner what WITH_OWNERS would have read."""
+    ends = {task.source_id for task in tasks} | {task.destination_id for task in tasks if task.destination_id}
+    found = Endpoint.objects.select_related("owner").in_bulk(ends)
+    for task in tasks:
+        task.owner, task.source = owner, found[task.source_id]
+        task.destination = found[task.destination_id] if task.destination_id else None
 
 
 def _shown_to(user: User) -> Q:

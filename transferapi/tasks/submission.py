@@ -193,10 +193,7 @@ def _submit(
     """
     with transaction.atomic():
         locks.take(f"submissions of {user.pk}")
-        mine = Task.objects.select_related(*WITH_OWNERS).filter(owner=user)
-        earlier = single_row(mine.filter(_same(request)))
-        if earlier is not None:
-            _check_reach(earlier)
+        if earlier := _earlier(user, request):
             return earlier, False
         now = moment(now)
         task = _new_task(user, request, now)
@@ -207,7 +204,7 @@ def _submit(
         rows, ends = fill(task)
         if not task.options.get("skip_activation_check"):
             _check_credentials(user, ends, now)
-        if mine.exclude(phase=Phase.DONE).count() >= MAX_PENDING:
+        if Task.objects.filter(owner=user).exclude(phase=Phase.DONE).count() >= MAX_PENDING:
             raise TooManyPendingError(MAX_PENDING)
         if trace := traces.submission():
             task.trace_context = trace.context
@@ -216,16 +213,21 @@ def _submit(
     return task, True
 
 
-def _check_reach(earlier: Task) -> None:
-    """Raises RequestError when the task is at an endpoint that does not exist for this session."""
-    if not in_reach(earlier.source_id, earlier.destination_id):
-        raise RequestError("submission_id", "This id belongs to a task at endpoints that this session cannot use.")
+def _earlier(user: User, request: TransferRequest | DeleteRequest) -> Task | None:
+    """The user's task of the same submission, or None. Nearly always there is none: an id is cheap to ask for.
 
-
-def _same(request: TransferRequest | DeleteRequest) -> Q:
-    """The condition on an earlier task of the same submission."""
+    Raises RequestError when the task is at an endpoint that does not exist for this session.
+    """
     same = Q(submission_id=request.submission_id)
-    return same if request.task_id is None else same | Q(pk=request.task_id)
+    if request.task_id is not None:
+        same |= Q(pk=request.task_id)
+    task_id = single_row(Task.objects.filter(same, owner=user).values_list("pk", flat=True))
+    if task_id is None:
+        return None
+    earlier = single_row(Task.objects.select_related(*WITH_OWNERS).filter(pk=task_id))
+    if earlier and not in_reach(earlier.source_id, earlier.destination_id):
+        raise RequestError("submission_id", "This id belongs to a task at endpoints that this session cannot use.")
+    return earlier
 
 
 def _new_task(user: User, request: TransferRequest | DeleteRequest, now: datetime) -> Task:

@@ -612,14 +612,14 @@ def test_a_page_of_nothing_has_no_next_one(api: Api, alice: User, ep1: Endpoint,
 # ---- what it costs
 
 
-def test_a_look_at_a_task_is_two_queries(
+def test_a_look_at_a_task_is_two_queries_and_at_a_list_three(
     api: Api, alice: User, ep1: Endpoint, ep2: Endpoint, django_assert_num_queries: DjangoAssertNumQueries
 ) -> None:
     task = submit(alice, ep1, ep2)
     api.get("/submission_id")  # the first use of a token is written down
     with django_assert_num_queries(2):
         api.get(f"/task/{task.pk}")
-    with django_assert_num_queries(2):
+    with django_assert_num_queries(3):
         api.get("/task_list")
     with django_assert_num_queries(3):
         api.get(f"/task/{task.pk}/event_list")
