@@ -181,8 +181,8 @@ def redis_server(stack_home: Path) -> Iterator[Redis]:
 
 @pytest.fixture(scope="session")
 def django_db_modify_db_settings(
-    request: pytest.FixtureRequest,
     postgres: Postgres,
+    schema_copy: SchemaCopy,
     django_db_blocker: pytest_django.DjangoDbBlocker,
     django_db_modify_db_settings_parallel_suffix: None,
 ) -> None:
@@ -191,31 +191,30 @@ def django_db_modify_db_settings(
         for name, value in database(postgres.url()).items():
             if name in ("NAME", "USER", "PASSWORD", "HOST", "PORT"):
                 settings_dict[name] = value
-    schema = _schema_copy(request.config, postgres)
-    if schema is not None:
-        with django_db_blocker.unblock():
-            schema.make_template()
-        connections["default"].settings_dict["TEST"] |= {"TEMPLATE": TEMPLATE, "MIGRATE": False}
-
-
-def _schema_copy(config: pytest.Config, postgres: Postgres) -> SchemaCopy | None:
-    # There is no cache with `-p no:cacheprovider`, or where the checkout belongs to another account.
-    cache = getattr(config, "cache", None)
-    if cache is not None and os.access(folder := cache.mkdir("waybill-schema"), os.W_OK):
-        return SchemaCopy(Path(folder), postgres)
-    return None
+    with django_db_blocker.unblock():
+        schema_copy.make_template()
+    connections["default"].settings_dict["TEST"] |= {"TEMPLATE": TEMPLATE, "MIGRATE": False}
 
 
 @pytest.fixture(scope="session")
-def give_schema(
-    request: pytest.FixtureRequest, postgres: Postgres, django_db_modify_db_settings: None
-) -> Callable[[Path], object]:
+def schema_copy(request: pytest.FixtureRequest, stack_home: Path, postgres: Postgres) -> SchemaCopy:
+    """The copy in the cache of pytest, which later runs use. This process has its own where there is no cache
+    (`-p no:cacheprovider`), or where the checkout belongs to another account."""
+    cache = getattr(request.config, "cache", None)
+    if cache is not None and os.access(folder := cache.mkdir("waybill-schema"), os.W_OK):
+        return SchemaCopy(Path(folder), postgres)
+    own = stack_home / "schema"
+    own.mkdir()
+    return SchemaCopy(own, postgres)
+
+
+@pytest.fixture(scope="session")
+def give_schema(schema_copy: SchemaCopy, django_db_modify_db_settings: None) -> Callable[[Path], object]:
     """`instance(before=give_schema)`: an instance that finds its tables, which it would make in 9 s of processor.
 
     The journeys of test_make_up.py begin with nothing, as people do.
     """
-    schema = _schema_copy(request.config, postgres)
-    return schema.give_to if schema is not None else lambda home: None
+    return schema_copy.give_to
 
 
 @pytest.fixture
