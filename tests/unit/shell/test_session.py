@@ -170,17 +170,6 @@ def test_one_command_with_a_terminal_has_no_prompt_and_no_welcome() -> None:
     assert session.run_line(terminal, Joe(), "exit") == 0
 
 
-def test_a_session_that_idles_ends_with_a_reason() -> None:
-    class Idle(Terminal):
-        def read(self, timeout: float | None) -> bytes | None:
-            assert timeout is not None
-            return None
-
-    terminal = Idle()
-    assert session.run(terminal, Joe(), site="waybill.example", idle=0.0) == 0
-    assert terminal.sent.decode().endswith("$ \r\nThe session ends: nothing was typed for 0 minutes.\r\n")
-
-
 def test_a_list_is_typed_line_by_line_and_ends_with_ctrl_d(
     declare: Callable[[str, Callable[[Context], int | None]], None],
 ) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -35,12 +34,11 @@ Complete = Callable[[str], Completion | None]
 
 
 class Editor:
-    """idle: a line is waited for so many seconds after the last key; None: without end."""
+    """Reads lines from one terminal."""
 
-    def __init__(self, channel: TerminalChannel, keyboard: Keyboard, idle: float | None = None) -> None:
+    def __init__(self, channel: TerminalChannel, keyboard: Keyboard) -> None:
         self._channel = channel
         self._keyboard = keyboard
-        self._idle = idle
         self._line = Line()
         self._display = Display(channel.write, channel.term)
 
@@ -49,14 +47,14 @@ class Editor:
     ) -> str:
         """One line. Without `echo`, nothing of it is shown or kept.
 
-        Raises EOFError at the end of input, InterruptedByUserError, TimeoutError (idle), UsageError where the line is
-        too long, DisconnectedError.
+        Raises EOFError at the end of input, InterruptedByUserError, UsageError where the line is too long,
+        DisconnectedError.
         """
         line = Line() if not echo else self._line
         line.clear()
         reading = _Reading(self._channel, self._keyboard, self._display, line, prompt, history, complete, echo)
         try:
-            text = reading.run(self._idle)
+            text = reading.run()
         finally:
             line.clear()
         if history is not None:
@@ -85,10 +83,10 @@ class _Reading:
         self._pasting = False
         self._search: _Search | None = None
 
-    def run(self, idle: float | None) -> str:
+    def run(self) -> str:
         self._history.rewind()
         self._display.resize(self._channel.size())
-        while (key := self._key(idle)) is not TerminalKey.ENTER:
+        while (key := self._key()) is not TerminalKey.ENTER:
             if self._search is None or self._searched(key):
                 self._handle(key)
         self._search = None
@@ -98,21 +96,17 @@ class _Reading:
             raise UsageError(f"a typed line has at most {MAX_TYPED} octets; nothing of it was run")
         return self._line.text
 
-    def _key(self, idle: float | None) -> TerminalKey | Text:
-        """The next key; the line is drawn before we wait for one. Raises TimeoutError, EOFError."""
-        deadline = None if idle is None else time.monotonic() + idle
+    def _key(self) -> TerminalKey | Text:
+        """The next key; the line is drawn before we wait for one. Raises EOFError."""
         while True:
             if not self._keyboard.waiting:
                 self._show()
             try:
-                key = self._keyboard.next(None if deadline is None else deadline - time.monotonic())
+                key = self._keyboard.next()
             except EOFError:
                 return self._at_end()
             if key is not None:
                 return key
-            if deadline is not None and time.monotonic() >= deadline:
-                self._display.finish()
-                raise TimeoutError
             self._display.resize(self._channel.size())
 
     def _at_end(self) -> TerminalKey:

@@ -24,9 +24,6 @@ class History:
                 self._lines.popleft()
         self._at = len(self._lines)
 
-    def lines(self) -> list[str]:
-        return list(self._lines)
-
     def move(self, line: str, to: int) -> str | None:
         """The line at `to` places from where we stand, or None; `line` is kept if it is the unfinished one."""
         at = max(0, min(self._at + to, len(self._lines)))

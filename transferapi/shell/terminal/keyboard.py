@@ -34,12 +34,12 @@ class Keyboard:
         """Whether a key can be taken at once."""
         return bool(self._keys)
 
-    def next(self, timeout: float | None) -> TerminalKey | Text | None:
-        """The next key. None: the time is over, or the window has another size. Raises EOFError, DisconnectedError."""
+    def next(self) -> TerminalKey | Text | None:
+        """The next key. None: none is complete, or the window has another size. Raises EOFError, DisconnectedError."""
         if not self._keys:
             if self.ended:
                 raise EOFError
-            data = self._channel.read(timeout)
+            data = self._channel.read(None)
             if data is None:
                 return None
             self._add(data)

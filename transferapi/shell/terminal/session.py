@@ -19,32 +19,30 @@ _LIST_PROMPT = "> "
 _LIST_HINT = "Type one item a line. CTRL-D on an empty line ends the list, CTRL-C gives it up."
 
 
-def run(channel: TerminalChannel, caller: Caller, *, site: str, idle: float | None = None) -> int:
+def run(channel: TerminalChannel, caller: Caller, *, site: str) -> int:
     """Read lines and run them until the user leaves. site: the name in the line of welcome.
 
-    idle: the seconds at the prompt without a key after which the session ends.
     Returns the exit status, that of the last command. Raises DisconnectedError.
     """
-    return _Session(channel, caller, idle, interactive=True).run(site)
+    return _Session(channel, caller, interactive=True).run(site)
 
 
-def run_line(channel: TerminalChannel, caller: Caller, line: str, *, idle: float | None = None) -> int:
+def run_line(channel: TerminalChannel, caller: Caller, line: str) -> int:
     """Run one line: no welcome, no prompt; CTRL-C, `bg` and questions as in the interactive mode.
 
     Returns the exit status. Raises DisconnectedError.
     """
     try:
-        return _Session(channel, caller, idle, interactive=False).interpret(line)
-    except (SessionEndedError, TimeoutError):
+        return _Session(channel, caller, interactive=False).interpret(line)
+    except SessionEndedError:
         return OK
 
 
 class _Session:
-    def __init__(self, channel: TerminalChannel, caller: Caller, idle: float | None, *, interactive: bool) -> None:
+    def __init__(self, channel: TerminalChannel, caller: Caller, *, interactive: bool) -> None:
         self._channel = channel
-        self._idle = idle
         self._keyboard = Keyboard(channel)
-        self._editor = Editor(channel, self._keyboard, idle)
+        self._editor = Editor(channel, self._keyboard)
         completer = Completer(caller)
         self._complete = completer.complete
         typing = Typing(_LIST_HINT, _LIST_PROMPT, completer.complete_item) if interactive else None
@@ -60,9 +58,6 @@ class _Session:
             while True:
                 self._one()
         except (EOFError, SessionEndedError):
-            return self._status
-        except TimeoutError:
-            self._write(f"The session ends: nothing was typed for {round((self._idle or 0) / 60)} minutes.\n")
             return self._status
 
     def interpret(self, line: str) -> int:
