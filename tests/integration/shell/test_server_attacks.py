@@ -416,8 +416,7 @@ def test_a_long_list_is_read_in_bounded_memory(start: Start, command: Any, tmp_p
 
 
 def inputs(server: ShellServer) -> list[Any]:
-    connections = server.listener.connections
-    return [channel.input for one in connections for channel in one._channels.values()]
+    return [channel.input for one in list(server.listener._connections) for channel in one._channels.values()]
 
 
 def test_output_of_other_channels_goes_on_while_one_waits(start: Start, command: Any) -> None:

@@ -10,7 +10,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TypeVar
 
 from .bounds import ShellBounds
@@ -27,7 +27,6 @@ class Ticket:
     network: str
     end: Callable[[], object]
     owner: object = None
-    since: float = field(default_factory=time.monotonic)
 
 
 class ShellConnectionLimits:
@@ -63,9 +62,8 @@ class ShellConnectionLimits:
         """
         with self._lock:
             if self._strangers_of[network] >= self._bounds.strangers_of_network or not self._take_token(network):
-                _forget_zero(self._strangers_of, network)
                 return None
-            late = self._crowding(network) if len(self._strangers) >= self._bounds.strangers else None
+            late = self._crowding() if len(self._strangers) >= self._bounds.strangers else None
             if late is not None:
                 self._remove_stranger(late)
             ticket = Ticket(network, end)
@@ -130,7 +128,7 @@ class ShellConnectionLimits:
         self._strangers_of[ticket.network] -= 1
         _forget_zero(self._strangers_of, ticket.network)
 
-    def _crowding(self, newcomer: str) -> Ticket | None:
+    def _crowding(self) -> Ticket | None:
         """The oldest connection of the network that has most of them."""
         network, _ = self._strangers_of.most_common(1)[0]
         return next((ticket for ticket in self._strangers if ticket.network == network), None)

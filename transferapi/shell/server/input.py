@@ -52,10 +52,6 @@ class ChannelInput:
 
     # ---- for the thread of the command
 
-    @property
-    def closed(self) -> bool:
-        return self._closed
-
     def read(self, timeout: float | None) -> bytes | None:
         """All that is there, as soon as there is any; b"" at the end. None: the time is over, or the window changed.
 

@@ -7,7 +7,6 @@ import logging
 import socket
 import threading
 import time
-from collections.abc import Sequence
 
 import paramiko
 
@@ -92,10 +91,6 @@ class Listener:
     def gauges(self) -> dict[str, int]:
         """Numbers of the moment, for metrics."""
         return {"shell_sessions": self.admission.sessions, "shell_strangers": self.admission.strangers}
-
-    @property
-    def connections(self) -> Sequence[ShellConnection]:
-        return list(self._connections)
 
     def _accept(self, sock: socket.socket, address: str) -> None:
         ticket = self.admission.arrive(network_of(address), lambda: _hang_up(sock))

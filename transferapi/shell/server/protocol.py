@@ -190,21 +190,22 @@ class ShellChannel(paramiko.Channel):
     # ---- for the thread of the connection
 
     def _feed(self, m: Any) -> None:
-        data = m.get_binary()
-        with self.lock:
-            self._room -= len(data)
-        if self._room < 0:
-            raise SSHException("the client does not keep to its window")
+        data = self._received(m)
         self.connection.touch()
         self.input.feed(data)
 
     def _feed_extended(self, m: Any) -> None:
         """Clients have no use for it. It counts in the window, which it thereby uses up."""
         m.get_int()
+        self._received(m)
+
+    def _received(self, m: Any) -> bytes:
+        data: bytes = m.get_binary()
         with self.lock:
-            self._room -= len(m.get_binary())
+            self._room -= len(data)
         if self._room < 0:
             raise SSHException("the client does not keep to its window")
+        return data
 
     def _handle_eof(self, m: Any) -> None:
         super()._handle_eof(m)  # type: ignore[misc]
