@@ -34,7 +34,8 @@ from transferapi.rest.openapi.types import NUMBER, TEXT, object_of, ref
 
 from . import interpreter
 from .context import Signal
-from .errors import OK, TIMED_OUT, USAGE, SessionEndedError, ShellError
+from .errors import OK, TIMED_OUT, SessionEndedError, ShellError, UsageError
+from .output import encoded
 from .words import MAX_LINE
 
 P = ParamSpec("P")
@@ -185,16 +186,12 @@ def run(lines: Sequence[str], context: HttpsContext, admit: Callable[[], bool]) 
 def _refusal(number: int, line: str, context: HttpsContext, admit: Callable[[], bool]) -> ShellError | None:
     """The reason not to run a line; the lines after it are not run either."""
     if len(line.encode("utf-8", "surrogateescape")) > MAX_LINE:
-        return _LineError(f"a line has at most {MAX_LINE} octets")
+        return UsageError(f"a line has at most {MAX_LINE} octets")
     if context.seconds_left <= 0:
         return TimeOverError(f"it was not run: a request over https takes at most {MAX_SECONDS:.0f} seconds")
     if number > 1 and not admit():
         return ShellError("it was not run: you ask too often; wait a little", "ClientError.TooManyRequests")
     return None
-
-
-class _LineError(ShellError):
-    status = USAGE
 
 
 class AnyTextParser(BaseParser):
@@ -243,14 +240,6 @@ def _merged(written: Sequence[tuple[bool, str]]) -> bytes:
         found = encoded(text)
         parts += [gap, found]
     return b"".join(parts)
-
-
-def encoded(text: str) -> bytes:
-    """Names of files may have octets that are not UTF-8: they are sent as they are."""
-    try:
-        return text.encode("utf-8", "surrogateescape")
-    except UnicodeEncodeError:
-        return text.encode("utf-8", "backslashreplace")
 
 
 _RESULT: Mapping[str, Any] = object_of({"output": TEXT, "error": TEXT, "exit_code": NUMBER})

@@ -13,7 +13,7 @@ from transferapi.tasks import maintenance
 from transferapi.tasks.errors import TaskNotFoundError
 from transferapi.tasks.upkeep import tallies
 
-from . import documentation
+from . import documentation, output
 from .command import COMMANDS, ShellCommand
 from .commands import load
 from .context import Context
@@ -28,7 +28,6 @@ from .errors import (
     UsageError,
 )
 from .options import Arguments
-from .output import FORM
 from .words import MAX_LINE, Word, split
 
 log = logging.getLogger(__name__)
@@ -84,7 +83,7 @@ def _unknown(word: Word, found: ShellCommand | None, context: Context) -> str:
         return f"Error: The {what} does not permit the command '{found.name}'\n"
     near = documentation.nearest(word.text)
     advice = f"did you mean '{near}'?" if near else "type 'help' for the commands"
-    return f"Error: No such command '{_shown(word.text)}': {advice}\n"
+    return f"Error: No such command '{output.line(word.text)}': {advice}\n"
 
 
 def _run(command: ShellCommand, words: list[Word], context: Context) -> int:
@@ -119,7 +118,7 @@ def _report(error: Exception, command: ShellCommand, words: list[Word], context:
         return
     if isinstance(error, UsageError):
         lines = [documentation.usage_line(command), "", f"{command.name}: error: {error.message}"]
-    context.err("".join(f"{_shown(line)}\n" for line in lines))
+    context.err("".join(f"{output.line(line)}\n" for line in lines))
 
 
 def _described(error: Exception, command: ShellCommand, name: str) -> tuple[str, list[str]]:
@@ -137,10 +136,5 @@ def _described(error: Exception, command: ShellCommand, name: str) -> tuple[str,
 def _wants_json(words: list[Word]) -> bool:
     """Whether the line asks for JSON, as far as one can say of a line that may be wrong."""
     texts = [word.text for word in words]
-    written = {name + join + "json" for name in FORM.names for join in ("", "=")}
-    return not written.isdisjoint(texts) or any((name, "json") in pairwise(texts) for name in FORM.names)
-
-
-def _shown(text: str) -> str:
-    """Text for a terminal: control characters are escaped."""
-    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
+    written = {name + join + "json" for name in output.FORM.names for join in ("", "=")}
+    return not written.isdisjoint(texts) or any((name, "json") in pairwise(texts) for name in output.FORM.names)

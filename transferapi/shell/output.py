@@ -142,6 +142,14 @@ def value_text(value: object) -> str:
     return str(value)
 
 
+def encoded(text: str) -> bytes:
+    """Names of files may have octets that are not UTF-8: they are sent as they are."""
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "backslashreplace")
+
+
 def line(text: str) -> str:
     """The text on one line, without control characters."""
     return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)

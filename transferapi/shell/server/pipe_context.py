@@ -8,6 +8,7 @@ from typing import ParamSpec, TypeVar
 from identity.models import User
 from transferapi.shell.context import Signal
 from transferapi.shell.errors import InterruptedByUserError, ShellError
+from transferapi.shell.output import encoded
 
 from .protocol import ShellChannel
 from .session import ShellSession
@@ -82,11 +83,3 @@ class PipeContext:
     def _line(self) -> bytes | None:
         self.flush()
         return self._channel.read_line()
-
-
-def encoded(text: str) -> bytes:
-    """Names of files may have octets that are not UTF-8: they are sent as they are."""
-    try:
-        return text.encode("utf-8", "surrogateescape")
-    except UnicodeEncodeError:
-        return text.encode("utf-8", "backslashreplace")

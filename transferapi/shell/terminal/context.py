@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import ParamSpec, TypeVar
 
 from identity.models import User
+from transferapi.shell import output
 from transferapi.shell.context import Caller, Signal
 from transferapi.shell.errors import InterruptedByUserError
 
@@ -88,9 +89,5 @@ class TerminalContext:
 
 
 def encoded(text: str) -> bytes:
-    """For a terminal in raw mode: lines end with CR LF. Octets that were no UTF-8 are sent as they came."""
-    text = text.replace("\n", "\r\n")
-    try:
-        return text.encode(errors="surrogateescape")
-    except UnicodeEncodeError:
-        return text.encode(errors="backslashreplace")
+    """For a terminal in raw mode: lines end with CR LF."""
+    return output.encoded(text.replace("\n", "\r\n"))
