@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from .errors import InvalidNumberError, UsageError
 from .words import Word
+
+W = TypeVar("W", bound=str)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +143,24 @@ class _Parser:
         else:
             self._found.values[one.key] = value
         self._found.given.add(one.key)
+
+
+def choice(*words: W) -> Callable[[str], W]:
+    """For `Option.read`: one of these words."""
+
+    def read(text: str) -> W:
+        for word in words:
+            if text == word:
+                return word
+        reason = f"neither {words[0]} nor {words[1]}" if len(words) == 2 else f"not one of {', '.join(words)}"
+        raise ValueError(f"'{text}' is {reason}")
+
+    return read
+
+
+def on_off(text: str) -> bool:
+    """For `Option.read`. Raises ValueError."""
+    return choice("on", "off")(text) == "on"
 
 
 class _NumberError(ValueError):

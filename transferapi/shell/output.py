@@ -17,7 +17,7 @@ from typing import Any, Generic, TypeVar
 
 from .context import Context
 from .errors import UsageError
-from .options import Arguments, Option, option
+from .options import Arguments, Option, choice, option
 
 T = TypeVar("T")
 FORMS = ("text", "csv", "kv", "json")
@@ -26,14 +26,8 @@ UNSET = "n/a"
 _CONTROLS = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
 
 
-def _form(text: str) -> str:
-    if text not in FORMS:
-        raise ValueError(f"'{text}' is not one of {', '.join(FORMS)}")
-    return text
-
-
 #: `-O`.
-FORM: Option = option("-O", "--output-format", key="form", metavar="FORMAT", read=_form, default="text",
+FORM: Option = option("-O", "--output-format", key="form", metavar="FORMAT", read=choice(*FORMS), default="text",
                       about="text, csv, kv or json")  # fmt: skip
 #: `-f`.
 FIELDS: Option = option("-f", "--fields", key="fields", metavar="FIELD,FIELD", about="show these fields only")

@@ -10,6 +10,11 @@ _CLOCK = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)(?::([0-5]\d))?")
 FORMS = "a time span (30m, 12h, 1d12h), a date (2031-05-01 or '2031-05-01 13:30Z'), or a time of day (13:30)"
 
 
+def from_now(text: str) -> datetime:
+    """For `Option.read`. Raises ValueError."""
+    return deadline(text, datetime.now(UTC))
+
+
 def deadline(text: str, now: datetime) -> datetime:
     """The moment that `text` means: a span from now, a date, or the next such time of day. Raises ValueError."""
     text = text.strip()

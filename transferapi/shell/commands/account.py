@@ -21,7 +21,7 @@ from transferapi.shell.answers import show
 from transferapi.shell.command import Heading, command, operands
 from transferapi.shell.context import Context
 from transferapi.shell.errors import ShellError
-from transferapi.shell.options import Arguments, number, option
+from transferapi.shell.options import Arguments, number, on_off, option
 from transferapi.shell.output import FIELDS, FORM, Column, Table, field_name, line, value_text
 from transferapi.tasks import queries
 from transferapi.tasks.models import Task
@@ -115,14 +115,8 @@ class _Profile:
         ]
 
 
-def _on_off(text: str) -> bool:
-    if text not in ("on", "off"):
-        raise ValueError(f"'{text}' is neither on nor off")
-    return text == "on"
-
-
 @command("profile", "[OPTIONS]", Heading.OTHER,
-         option("-n", "--notifications", metavar="on|off", read=_on_off, about="turn mails on or off"), FORM,
+         option("-n", "--notifications", metavar="on|off", read=on_off, about="turn mails on or off"), FORM,
          summary="Show your profile, or turn mails on or off")  # fmt: skip
 def profile(context: Context, arguments: Arguments) -> None:
     """Prints `Key: value` lines: your user name, full name, mail address and identity, whether you get mails, and a

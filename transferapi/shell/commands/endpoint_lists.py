@@ -11,7 +11,7 @@ from identity.models import User
 from transferapi.shell.command import Heading, command, operands
 from transferapi.shell.context import Context
 from transferapi.shell.errors import UsageError
-from transferapi.shell.options import Arguments, flag, number, option
+from transferapi.shell.options import Arguments, choice, flag, number, option
 from transferapi.shell.output import FIELDS, FORM, value_text
 from transferapi.shell.records.endpoints import DETAILS, LIST, EndpointRecord, records
 from transferapi.tasks import queries
@@ -22,13 +22,6 @@ MOST = 1000
 MOST_NAMED = 100
 #: Public endpoints that are listed.
 MOST_PUBLIC = 10**6
-
-
-def _scope(text: str) -> SearchScope:
-    try:
-        return SearchScope(text)
-    except ValueError:
-        raise ValueError(f"'{text}' is not one of {', '.join(SearchScope)}") from None
 
 
 @command("endpoint-list", "[OPTIONS] [ENDPOINT]", Heading.ENDPOINTS,
@@ -93,7 +86,7 @@ def _show_public(context: Context) -> None:
 
 
 @command("endpoint-search", "[OPTIONS] [TEXT]", Heading.ENDPOINTS,
-         option("--scope", metavar="SCOPE", read=_scope, default=SearchScope.ALL,
+         option("--scope", metavar="SCOPE", read=choice(*SearchScope), default=SearchScope.ALL,
                 about=f"one of {', '.join(SearchScope)}; all, by default, needs a text"),
          option("-l", "--limit", metavar="N", read=number(1, MOST), default=100, about="at most so many; 100"),
          option("--offset", metavar="N", read=number(0, 10**6), default=0, about="leave out so many at the beginning"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import ParamSpec, TypeVar
 
 from endpoints.errors import NotSharedError
@@ -20,7 +19,7 @@ from transferapi.shell.answers import answer, show
 from transferapi.shell.command import Heading, command, operands
 from transferapi.shell.context import Context
 from transferapi.shell.errors import ShellError, UsageError
-from transferapi.shell.options import Arguments, option
+from transferapi.shell.options import Arguments, choice, option
 from transferapi.shell.output import FIELDS, FORM, Column, Table
 
 P = ParamSpec("P")
@@ -46,22 +45,6 @@ _ROLES = Table[Role](
 )
 
 
-def _permission(text: str) -> str:
-    if text not in access_rules.PERMISSIONS:
-        raise ValueError(f"'{text}' is neither r nor rw")
-    return text
-
-
-def _role(text: str) -> str:
-    if text not in list(RoleName):
-        raise ValueError(f"'{text}' is not one of {', '.join(RoleName)}")
-    return text
-
-
-def _moment(text: str) -> datetime:
-    return times.deadline(text, datetime.now(UTC))
-
-
 def _on_share(context: Context, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """`Context.call`; an endpoint that is not shared is refused with the way to share a folder of it."""
     try:
@@ -75,12 +58,12 @@ def _on_share(context: Context, function: Callable[P, T], *args: P.args, **kwarg
 
 
 @command("acl-add", "[OPTIONS] ENDPOINT/PATH/", Heading.ENDPOINTS,
-         option("--perm", metavar="r|rw", read=_permission, about="read, or read and write"),
+         option("--perm", metavar="r|rw", read=choice(*access_rules.PERMISSIONS), about="read, or read and write"),
          *principals.PERSONS, *principals.EVERYBODY,
          option("--notify-email", metavar="ADDRESS", default="", about="inform this address, if it is the user's"),
          option("--notify-message", "--message", key="notify_message", metavar="TEXT", default="",
                 about="a text for the mail"),
-         option("--expires", metavar="WHEN", read=_moment, about=f"when the rule ends: {times.FORMS}"), FORM,
+         option("--expires", metavar="WHEN", read=times.from_now, about=f"when the rule ends: {times.FORMS}"), FORM,
          summary="Give access to a folder of a shared endpoint")  # fmt: skip
 def acl_add(context: Context, arguments: Arguments) -> None:
     """Adds an access rule: the principal may read, or read and write, below the path. `%XX` in the path stands for an
@@ -144,7 +127,7 @@ def _with_id(arguments: Arguments) -> tuple[str, str]:
 
 
 @command("endpoint-role-add", "[OPTIONS] ENDPOINT", Heading.ENDPOINTS,
-         option("--role", metavar="ROLE", read=_role, about=f"one of {', '.join(RoleName)}"),
+         option("--role", metavar="ROLE", read=choice(*RoleName), about=f"one of {', '.join(RoleName)}"),
          *principals.PERSONS, FORM, summary="Give a user or a group a role on an endpoint")  # fmt: skip
 def role_add(context: Context, arguments: Arguments) -> None:
     """Gives a role. An administrator may do all that the owner may; an access_manager changes the access rules of a

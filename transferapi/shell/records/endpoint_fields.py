@@ -4,13 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from transferapi.shell.options import Arguments, Option, flag, number, option
-
-
-def _on_off(text: str) -> bool:
-    if text not in ("on", "off"):
-        raise ValueError(f"'{text}' is neither on nor off")
-    return text == "on"
+from transferapi.shell.options import Arguments, Option, flag, number, on_off, option
 
 
 def _text(name: str, about: str, *, metavar: str = "TEXT") -> Option:
@@ -18,7 +12,7 @@ def _text(name: str, about: str, *, metavar: str = "TEXT") -> Option:
 
 
 def _switch(name: str, about: str) -> Option:
-    return option(f"--{name}", metavar="on|off", about=about, read=_on_off)
+    return option(f"--{name}", metavar="on|off", about=about, read=on_off)
 
 
 def _number(name: str, about: str) -> Option:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import ParamSpec
 
 from transferapi.rest.transfer.submission import documents
@@ -47,12 +46,9 @@ def task_id(text: str) -> uuid.UUID:
         raise ValueError(f"'{text}' is not a task id; 'transfer --generate-id' prints a new one") from None
 
 
-def deadline(text: str) -> datetime:
-    """For `Option.read`. Raises ValueError."""
-    return times.deadline(text, datetime.now(UTC))
-
-
-DEADLINE: Option = option("-d", "--deadline", metavar="TIME", read=deadline, about=f"end the task then: {times.FORMS}")
+DEADLINE: Option = option(
+    "-d", "--deadline", metavar="TIME", read=times.from_now, about=f"end the task then: {times.FORMS}"
+)
 LABEL: Option = option("--label", metavar="TEXT", about="a label of up to 128 printable characters")
 TASK_ID: Option = option("--taskid", metavar="ID", read=task_id, key="task_id", about="the id of the new task, from"
                          " --generate-id: the same command again makes no second task")  # fmt: skip
