@@ -27,20 +27,10 @@ class Progress:
 
 
 class End(Enum):
-    """Why `follow` returned."""
+    """Why `follow` returned, if no signal ended it."""
 
     ENDED = auto()
-    INTERRUPT = auto()  # CTRL-C
-    BACKGROUND = auto()  # the user typed `bg`
-    DISCONNECTED = auto()
     TIMEOUT = auto()
-
-
-_BY_SIGNAL = {
-    Signal.INTERRUPT: End.INTERRUPT,
-    Signal.BACKGROUND: End.BACKGROUND,
-    Signal.DISCONNECTED: End.DISCONNECTED,
-}
 
 
 def render(done: int, total: int, mbps: float) -> str:
@@ -52,21 +42,24 @@ def render(done: int, total: int, mbps: float) -> str:
     return f"[{'X' * filled:<{room}}]{text}"
 
 
-def follow(context: Context, look: Callable[[], Progress], *, show: bool = True, seconds: float | None = None) -> End:
+def follow(
+    context: Context, look: Callable[[], Progress], *, show: bool = True, seconds: float | None = None
+) -> End | Signal:
     """Look again and again until the progress has ended, `seconds` are over, or the user or the connection ends it.
 
     show: draw the line on standard output, whether it is a terminal or not. `look` may call the services by
     `context.call`. Raises DisconnectedError where the client has gone while the line was written.
     """
     deadline = None if seconds is None else time.monotonic() + seconds
-    end, shown = None, ""
+    end: End | Signal | None = None
+    shown = ""
     delays = _delays()
     while end is None:
         state = look()
         if show:
             shown = _draw(context, state, shown)
         end = End.ENDED if state.ended else _wait(context, next(delays), deadline)
-    if show and end is not End.DISCONNECTED:
+    if show and end is not Signal.DISCONNECTED:
         context.out("\n")
     return end
 
@@ -79,15 +72,14 @@ def _draw(context: Context, state: Progress, shown: str) -> str:
     return line
 
 
-def _wait(context: Context, delay: float, deadline: float | None) -> End | None:
+def _wait(context: Context, delay: float, deadline: float | None) -> End | Signal | None:
     """None: it is time to look again."""
     if deadline is not None:
         left = deadline - time.monotonic()
         if left <= 0:
             return End.TIMEOUT
         delay = min(delay, left)
-    signal = context.pause(delay)
-    return None if signal is None else _BY_SIGNAL[signal]
+    return context.pause(delay)
 
 
 def _delays() -> Iterator[float]:

@@ -57,16 +57,16 @@ def test_the_line_is_redrawn_in_its_place_and_ends_with_a_line_end() -> None:
     assert context.text == f"\r{render(0, 2, 8)}\r{render(1, 2, 8)}\r{render(2, 2, 8)}\n"
 
 
-@pytest.mark.parametrize(("signal", "end"), [(Signal.INTERRUPT, End.INTERRUPT), (Signal.BACKGROUND, End.BACKGROUND)])
-def test_a_signal_ends_the_line(signal: Signal, end: End) -> None:
+@pytest.mark.parametrize("signal", [Signal.INTERRUPT, Signal.BACKGROUND])
+def test_a_signal_ends_the_line(signal: Signal) -> None:
     context: Any = Recorded(signal)
-    assert follow(context, states(0, 1)) is end
+    assert follow(context, states(0, 1)) is signal
     assert context.text == f"\r{render(0, 1, 8)}\n"
 
 
 def test_nothing_is_written_to_a_client_that_has_gone() -> None:
     context: Any = Recorded(Signal.DISCONNECTED)
-    assert follow(context, states(0, 1), show=False) is End.DISCONNECTED
+    assert follow(context, states(0, 1), show=False) is Signal.DISCONNECTED
     assert context.text == ""
 
 

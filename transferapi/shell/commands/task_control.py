@@ -9,11 +9,10 @@ from transferapi.rest.transfer.tasks import documents as task_documents
 from transferapi.rest.transfer.tasks.views import CANCEL_MESSAGES
 from transferapi.shell.answers import answer, show
 from transferapi.shell.command import Heading, command, operands
-from transferapi.shell.context import Context
+from transferapi.shell.context import Context, Signal
 from transferapi.shell.errors import INTERRUPTED, OK, UsageError
 from transferapi.shell.options import Arguments, flag, option
 from transferapi.shell.output import FORM
-from transferapi.shell.progress import End
 from transferapi.shell.tasks import foreground, records, submissions
 from transferapi.tasks import moves, queries
 from transferapi.tasks.items import retry as retries
@@ -42,12 +41,12 @@ def wait(context: Context, arguments: Arguments) -> int:
     ids = _ids(arguments)
     show_line = not arguments["quiet"] and arguments["form"] != "json"
     end = foreground.wait(context, ids, show=show_line, seconds=arguments["timeout"])
-    if end is End.INTERRUPT:
+    if end is Signal.INTERRUPT:
         if arguments["cancel"]:
             for one in ids:
                 context.call(moves.cancel, context.user, one)
         return INTERRUPTED
-    if end in (End.BACKGROUND, End.DISCONNECTED):
+    if end in (Signal.BACKGROUND, Signal.DISCONNECTED):
         return OK
     if arguments["form"] == "json":
         show(context, context.call(lambda: [task_documents.task(queries.get(context.user, one)) for one in ids]))

@@ -9,7 +9,7 @@ from dataclasses import replace
 from endpoints.gridftp.faults import Kind
 from identity.models import User
 from transferapi.rest.transfer.tasks import documents
-from transferapi.shell.context import Context
+from transferapi.shell.context import Context, Signal
 from transferapi.shell.errors import FAILED, INACTIVE, INTERRUPTED, OK, TIMED_OUT, OperationError, ShellError
 from transferapi.shell.operation_errors import CAUSES, REFUSED
 from transferapi.shell.progress import End, Progress, follow
@@ -29,7 +29,7 @@ def run(context: Context, task: Task, *, show: bool) -> int:
     if show:
         context.out(HINT)
     end = follow(context, lambda: context.call(_progress_of_one, context.user, task.pk), show=show)
-    if end is End.INTERRUPT:
+    if end is Signal.INTERRUPT:
         context.call(moves.cancel, context.user, task.pk)
         context.err(f"Error: You have canceled the task {task.pk}\n")
         return INTERRUPTED
@@ -46,7 +46,9 @@ def run(context: Context, task: Task, *, show: bool) -> int:
     raise context.call(failure, context.user, found)
 
 
-def wait(context: Context, ids: Sequence[uuid.UUID], *, show: bool = True, seconds: float | None = None) -> End:
+def wait(
+    context: Context, ids: Sequence[uuid.UUID], *, show: bool = True, seconds: float | None = None
+) -> End | Signal:
     """Wait until each task is done, or waits for a person. Raises TaskNotFoundError."""
     return follow(context, lambda: context.call(_progress, context.user, ids), show=show, seconds=seconds)
 
