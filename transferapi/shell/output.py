@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Generic, TypeVar
 
+from .answers import show
 from .context import Context
 from .errors import UsageError
 from .options import Arguments, Option, choice, option
@@ -41,6 +42,8 @@ class Column(Generic[T]):
     get: Callable[[T], object]
     #: Other names in `-f`.
     aliases: tuple[str, ...] = ()
+    #: Whether text shows the lines of the value, and not all of it on one line.
+    keeps_lines: bool = False
 
     @property
     def name(self) -> str:
@@ -82,11 +85,11 @@ class Table(Generic[T]):
         if form == "json":
             documents = (self._json(row, columns, arguments) for row in rows)
             if single:
-                context.out(json.dumps(next(documents), indent=2, default=str) + "\n")
+                show(context, next(documents))
             else:
                 write_list(context, documents)
             return
-        write = {"text": self._text, "csv": _csv, "kv": _kv}[form]
+        write = {"text": _text, "csv": _csv, "kv": _kv}[form]
         blank = form == "text" and arguments["fields"] is None
         for row in rows:
             values = [(one, value_text(one.get(row))) for one in columns]
@@ -97,11 +100,6 @@ class Table(Generic[T]):
             return self._document(row)
         return {one.name: value_text(one.get(row)) for one in columns}
 
-    @staticmethod
-    def _text(values: Sequence[tuple[Column[T], str]]) -> str:
-        width = max(len(one.key) for one, _ in values)
-        return "".join(f"{one.key:<{width}}: {line(value)}\n" for one, value in values)
-
 
 def write_list(context: Context, documents: Iterable[Mapping[str, Any]]) -> None:
     """Write a JSON array, each document as it comes; nothing is written before the first one."""
@@ -111,6 +109,15 @@ def write_list(context: Context, documents: Iterable[Mapping[str, Any]]) -> None
         context.out(f"{before}\n  {text}")
         before = ","
     context.out("[]\n" if before == "[" else "\n]\n")
+
+
+def _text(values: Sequence[tuple[Column[Any], str]]) -> str:
+    width = max(len(one.key) for one, _ in values)
+    return "".join(f"{one.key:<{width}}: {_lines(one, value)}\n" for one, value in values)
+
+
+def _lines(column: Column[Any], value: str) -> str:
+    return "\n".join(map(line, value.splitlines())) if column.keeps_lines else line(value)
 
 
 def _csv(values: Sequence[tuple[Column[Any], str]]) -> str:

@@ -6,7 +6,6 @@ import uuid
 from collections.abc import Callable, Iterator
 
 from endpoints.registry import canonical_name
-from identity.models import User
 from transferapi.rest.transfer.tasks import documents
 from transferapi.shell.answers import show
 from transferapi.shell.command import Heading, command, operands
@@ -70,16 +69,16 @@ def details(context: Context, arguments: Arguments) -> None:
 
 
 def _show_files(context: Context, arguments: Arguments, task: Task) -> None:
-    parts = (_pages(context, read, task.pk) for read in (records.moved_page, records.failed_page))
+    parts = (_pages(context, read, task.pk) for read in (queries.successful_transfers, queries.skipped_errors))
     records.FILES.show(context, arguments, (file for pages in parts for page in pages for file in page))
 
 
 def _show_failed(context: Context, arguments: Arguments, task: Task) -> None:
+    pages = _pages(context, queries.skipped_errors, task.pk)
     if arguments["form"] == "json":
-        pages = _pages(context, records.failed_page, task.pk)
         write_list(context, (documents.SKIPPED_ERROR.document(file) for page in pages for file in page))
         return
-    for page in _pages(context, records.failed_page, task.pk):
+    for page in pages:
         context.out("".join(f"{_as_line(task, file)}\n" for file in page))
 
 
@@ -98,13 +97,10 @@ def _encoded(path: str) -> str:
     return "".join(f"%{ord(one) - 0xDC00:02X}" if "\udc80" <= one <= "\udcff" else one for one in text)
 
 
-Read = Callable[[User, uuid.UUID, int | None], MarkerPage[File]]
-
-
-def _pages(context: Context, read: Read, task_id: uuid.UUID) -> Iterator[list[File]]:
+def _pages(context: Context, read: Callable[..., MarkerPage[File]], task_id: uuid.UUID) -> Iterator[list[File]]:
     marker: int | None = 0
     while marker is not None:
-        page = context.call(read, context.user, task_id, marker)
+        page = context.call(read, context.user, task_id, marker=marker, limit=records.PAGE)
         yield page.rows
         marker = page.next_marker
 

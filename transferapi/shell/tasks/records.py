@@ -12,7 +12,7 @@ from endpoints.registry import canonical_name
 from identity.models import User
 from transferapi.rest.transfer.tasks import documents
 from transferapi.shell.errors import ShellError
-from transferapi.shell.output import Column, Table, line
+from transferapi.shell.output import Column, Table
 from transferapi.tasks import display_state, queries
 from transferapi.tasks.forecast import services as forecasts
 from transferapi.tasks.models import Event, File, Task
@@ -126,26 +126,14 @@ def tasks(user: User, statuses: tuple[str, ...], most: int) -> list[Task]:
 # ---- events
 
 
-class _EventTable(Table[Event]):
-    """As text, the details keep their lines: programs look for those that begin with `File: `."""
-
-    @staticmethod
-    def _text(values: Any) -> str:
-        width = max(len(one.key) for one, _ in values)
-        return "".join(f"{one.key:<{width}}: {_lines(one, value)}\n" for one, value in values)
-
-
-def _lines(column: Column[Event], value: str) -> str:
-    return "\n".join(map(line, value.splitlines())) if column.key == "Details" else line(value)
-
-
-EVENTS = _EventTable(
+EVENTS = Table[Event](
     Column("Task ID", lambda event: event.task_id),
     Column("Parent Task ID", lambda event: None),
     Column("Time", lambda event: event.time),
     Column("Code", lambda event: event.code),
     Column("Description", lambda event: event.description),
-    Column("Details", lambda event: event.details),
+    # Programs look for lines that begin with `File: `.
+    Column("Details", lambda event: event.details, keeps_lines=True),
     document=documents.EVENT.document,
 )
 
@@ -186,13 +174,3 @@ FILES = Table[File](
         documents.SUCCESSFUL_TRANSFER if file.state == FileState.DONE else documents.SKIPPED_ERROR
     ).document(file),
 )
-
-
-def moved_page(user: User, task_id: uuid.UUID, marker: int | None) -> queries.MarkerPage[File]:
-    """Files that have arrived."""
-    return queries.successful_transfers(user, task_id, marker=marker, limit=PAGE)
-
-
-def failed_page(user: User, task_id: uuid.UUID, marker: int | None) -> queries.MarkerPage[File]:
-    """Files that have failed, or were skipped for an error."""
-    return queries.skipped_errors(user, task_id, marker=marker, limit=PAGE)
