@@ -17,14 +17,17 @@ def usage_line(command: ShellCommand) -> str:
 
 def usage(command: ShellCommand) -> str:
     """The text of `COMMAND -h`."""
-    options = "".join(_option(one) for one in (*command.options, HELP))
-    return f"{usage_line(command)}\n\n{command.summary}.\n\nOptions:\n{options}"
+    return _page(command, f"{command.summary}.")
 
 
 def manual(command: ShellCommand) -> str:
     """The text of `man COMMAND`."""
+    return _page(command, reflowed(command.manual))
+
+
+def _page(command: ShellCommand, text: str) -> str:
     options = "".join(map(_option, (*command.options, HELP)))
-    return f"{usage_line(command)}\n\n{reflowed(command.manual)}\n\nOptions:\n{options}"
+    return f"{usage_line(command)}\n\n{text}\n\nOptions:\n{options}"
 
 
 def reflowed(text: str) -> str:
