@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
-
 from endpoints import operations
 from identity.error_categories import CategorizedError
 from transferapi.shell.command import Heading, command, operands
@@ -45,18 +43,13 @@ def scp(context: Context, arguments: Arguments) -> int:
     source, destination = ListSide(context, "source", decode=False), ListSide(context, "destination", decode=False)
     from_, to = source.path(line, 0), destination.path(line, 1)
     if from_.endswith("/") and not arguments["recursive"]:
-        both = " ".join(word.text for word in line.operands)
-        raise lists.poor(1, f"-r option should be used when transfering directories: {both} ")
+        raise lists.not_recursive(line, "transfering")
     request = TransferRequest(
-        submission_id=arguments["task_id"] or uuid.uuid4(),
-        task_id=arguments["task_id"],
         source_endpoint=source.endpoint,
         destination_endpoint=destination.endpoint,
         items=[_item(context, from_, Location(destination.endpoint, to), recursive=arguments["recursive"])],
-        label=arguments["label"],
-        deadline=arguments["deadline"],
         options=submissions.movement(arguments, arguments["sync"]),
-        command=submissions.command_text("scp", arguments, submissions.quoted(arguments)),
+        **submissions.common("scp", arguments, submissions.quoted(arguments)),
     )
     return _run(context, arguments, request)
 
@@ -97,20 +90,16 @@ def rm(context: Context, arguments: Arguments) -> int:
     side = ListSide(context, "delete", decode=False)
     path = side.path(line, 0)
     if path.endswith("/") and not arguments["recursive"]:
-        raise lists.poor(1, f"-r option should be used when deleting directories: {line.operands[0].text} ")
+        raise lists.not_recursive(line, "deleting")
     request = DeleteRequest(
-        submission_id=arguments["task_id"] or uuid.uuid4(),
-        task_id=arguments["task_id"],
         endpoint=side.endpoint,
         paths=[path],
-        label=arguments["label"],
-        deadline=arguments["deadline"],
         options={
             "recursive": arguments["recursive"],
             "ignore_missing": arguments["force"],
             "interpret_globs": arguments["globs"],
         },
-        command=submissions.command_text("rm", arguments, submissions.quoted(arguments)),
+        **submissions.common("rm", arguments, submissions.quoted(arguments)),
     )
     return _run(context, arguments, request)
 

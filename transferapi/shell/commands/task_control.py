@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import uuid
 
-from transferapi.rest.transfer.submission import documents
-from transferapi.rest.transfer.tasks import documents as task_documents
+from transferapi.rest.transfer.tasks import documents
 from transferapi.rest.transfer.tasks.views import CANCEL_MESSAGES
 from transferapi.shell.answers import answer, show
 from transferapi.shell.command import Heading, command, operands
@@ -49,7 +48,7 @@ def wait(context: Context, arguments: Arguments) -> int:
     if end in (Signal.BACKGROUND, Signal.DISCONNECTED):
         return OK
     if arguments["form"] == "json":
-        show(context, context.call(lambda: [task_documents.task(queries.get(context.user, one)) for one in ids]))
+        show(context, context.call(lambda: [documents.task(queries.get(context.user, one)) for one in ids]))
     return foreground.status(context, ids)
 
 
@@ -128,10 +127,7 @@ def retry(context: Context, arguments: Arguments) -> None:
         command=submissions.command_text("retry", arguments, text),
     )
     task, made = submissions.submitted(context, retries.retry, context.user, records.task_id(text), new)
-    if arguments["form"] == "json":
-        show(context, documents.accepted("retry", task, made=made))
-    else:
-        context.out(f"Task ID: {task.pk}\n")
+    submissions.accepted(context, arguments, task, made=made, what="retry")
 
 
 def _ids(arguments: Arguments) -> list[uuid.UUID]:

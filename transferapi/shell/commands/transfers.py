@@ -64,15 +64,11 @@ def transfer(context: Context, arguments: Arguments) -> None:
             raise ShellError(_NO_LINES.format("SOURCE and DESTINATION", "transfer"))
         shown = submissions.quoted(arguments) if arguments.operands else f"(+{count} input lines)"
         request = TransferRequest(
-            submission_id=arguments["task_id"] or uuid.uuid4(),
-            task_id=arguments["task_id"],
             source_endpoint=lines.source.endpoint,
             destination_endpoint=lines.destination.endpoint,
             items=SpooledItems(spool),
-            label=arguments["label"],
-            deadline=arguments["deadline"],
             options=submissions.movement(arguments, lines.level),
-            command=submissions.command_text("transfer", arguments, shown),
+            **submissions.common("transfer", arguments, shown),
         )
         _submit_list(context, arguments, spool, request, lines.folders)
 
@@ -106,24 +102,20 @@ def delete(context: Context, arguments: Arguments) -> None:
             raise ShellError(_NO_LINES.format("ENDPOINT/PATH", "delete"))
         shown = submissions.quoted(arguments) if arguments.operands else f"(+{count} input lines)"
         request = DeleteRequest(
-            submission_id=arguments["task_id"] or uuid.uuid4(),
-            task_id=arguments["task_id"],
             endpoint=side.endpoint,
             paths=SpooledPaths(spool),
-            label=arguments["label"],
-            deadline=arguments["deadline"],
             options={"recursive": True in recursive, "ignore_missing": arguments["force"]},
-            command=submissions.command_text("delete", arguments, shown),
+            **submissions.common("delete", arguments, shown),
         )
         _submit_list(context, arguments, spool, request, count if True in recursive else 0)
 
 
 def _check_recursive(line: ListLine, path: str, recursive: set[bool]) -> None:
-    text = line.operands[0].text
     if len(recursive) > 1:
+        text = line.operands[0].text
         raise lists.poor(line.number, f"-r is on some lines only: {text}", "write it on all lines, or before them")
     if path.endswith("/") and True not in recursive:
-        raise lists.poor(line.number or 1, f"-r option should be used when deleting directories: {text} ")
+        raise lists.not_recursive(line, "deleting")
 
 
 def _take_all(context: Context, arguments: Arguments, count: int, take: Any) -> int:

@@ -48,11 +48,21 @@ class ListLine:
     recursive: bool = False
     sync: int | None = None
 
+    @property
+    def text(self) -> str:
+        """The operands, separated by blanks."""
+        return " ".join(word.text for word in self.operands)
+
     def place(self, operand: int) -> str:
         """For errors."""
         if not self.number:
             return f"'{self.operands[operand].text}'"
         return f"line {self.number}, column {self.operands[operand].column}"
+
+
+def not_recursive(line: ListLine, doing: str) -> LineError:
+    """The error of a folder without -r. doing: "transfering" or "deleting"; the first one's spelling is historical."""
+    return poor(line.number or 1, f"-r option should be used when {doing} directories: {line.text} ")
 
 
 def read(context: Context, count: int) -> Iterator[ListLine]:
@@ -61,18 +71,12 @@ def read(context: Context, count: int) -> Iterator[ListLine]:
     Raises LineError, DisconnectedError.
     """
     number = 0
-    lines = context.lines()
-    while True:
-        number += 1
-        try:
-            raw = next(lines)
-        except StopIteration:
-            return
-        except UsageError as error:
-            raise LineError(f"line {number}: {error.message}") from None
-        found = parse(raw, number, count)
-        if found is not None:
-            yield found
+    try:
+        for number, raw in enumerate(context.lines(), 1):
+            if (found := parse(raw, number, count)) is not None:
+                yield found
+    except UsageError as error:
+        raise LineError(f"line {number + 1}: {error.message}") from None
 
 
 def parse(raw: bytes, number: int, count: int) -> ListLine | None:
@@ -279,13 +283,12 @@ class TransferLines:
     def _kind(self, line: ListLine, source: str, destination: str) -> str:
         if self.recursive or line.recursive:
             return SpooledItems.RECURSIVE if source.endswith("/") else SpooledItems.FIND
-        both = " ".join(word.text for word in line.operands)
         if source.endswith("/"):
-            raise poor(line.number or 1, f"-r option should be used when transfering directories: {both} ")
+            raise not_recursive(line, "transfering")
         if destination.endswith("/"):
             whole = line.operands[1].text.rstrip("/") + "/" + source.rpartition("/")[2]
             advice = f"write the whole name of the new file: {words.quote(whole)}"
-            raise poor(line.number or 1, f"the destination of a file is a file: {both} ", advice)
+            raise poor(line.number or 1, f"the destination of a file is a file: {line.text} ", advice)
         return SpooledItems.FILE
 
     def _take_sync(self, line: ListLine) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
-from typing import ParamSpec
+from typing import Any, ParamSpec
 
 from transferapi.rest.transfer.submission import documents
 from transferapi.shell import output, times, words
@@ -108,6 +108,17 @@ def command_text(name: str, arguments: Arguments, operands: str) -> str:
     return " ".join([*parts, operands[:MAX_OPERANDS]])
 
 
+def common(name: str, arguments: Arguments, operands: str) -> dict[str, Any]:
+    """The fields that requests for transfers and for deletes have in common. operands: as `command_text` takes them."""
+    return {
+        "submission_id": arguments["task_id"] or uuid.uuid4(),
+        "task_id": arguments["task_id"],
+        "label": arguments["label"],
+        "deadline": arguments["deadline"],
+        "command": command_text(name, arguments, operands),
+    }
+
+
 def quoted(arguments: Arguments) -> str:
     """The operands as they can be written again."""
     return " ".join(words.quote(word.text) for word in arguments.operands)
@@ -134,9 +145,9 @@ def submitted(
     return context.call(attempt)
 
 
-def accepted(context: Context, arguments: Arguments, task: Task, *, made: bool) -> None:
-    """Write `Task ID: ...`, or the document of REST."""
+def accepted(context: Context, arguments: Arguments, task: Task, *, made: bool, what: str = "") -> None:
+    """Write `Task ID: ...`, or the document of REST. what: was accepted; "": the type of the task."""
     if arguments["form"] == "json":
-        show(context, documents.accepted(task.type.lower(), task, made=made))
+        show(context, documents.accepted(what or task.type.lower(), task, made=made))
     else:
         context.out(f"Task ID: {task.pk}\n")
