@@ -8,6 +8,7 @@ import hashlib
 import logging
 import uuid
 from collections.abc import Coroutine, Mapping
+from functools import partial
 from typing import Any
 
 from django.db import Error as DatabaseError
@@ -19,12 +20,12 @@ from endpoints.gridftp.agent.tunnel.multiplexer import Ended, TunnelChannel
 from endpoints.gridftp.agent.tunnel.sign_in import Refused
 from endpoints.gridftp.faults import FaultError
 from transferapi.outages.log_filter import is_told
+from transferapi.tasks.notify.mails import agent as agent_mails
 from transferapi.tasks.upkeep import tallies
 from transferapi.tasks.worker import agent_waits
 
 from .agent_tunnel import AgentTunnel
 from .bounds import RelayBounds
-from .clones import report_clone
 from .database import Database
 from .entrances import Entrances
 from .rendezvous import Offer, OfferRefusedError, Rendezvous
@@ -142,7 +143,8 @@ class Relay:
         if len(self.tunnels) >= self.bounds.tunnels:
             raise SignInRefusedError(Refused.BUSY, "This relay has as many agents as it may.")
         if not await self._give_way(name, proof.instance, proof.epoch):
-            await self.database.call(lambda: report_clone(endpoint_id, tunnel.address))
+            log.warning("relay: a second computer at %s has the key of the agent of %s", tunnel.address, name)
+            await self.database.call(lambda: agent_mails.clone_refused(endpoint_id, tunnel.address))
             raise SignInRefusedError(Refused.CLONED, "Another computer is connected with the key of this agent.")
         held = await self.database.call(lambda: presence.accept(endpoint_id, str(self.address), proof.arrival))
         if held is None:
@@ -162,12 +164,11 @@ class Relay:
         """Whether no older tunnel of this endpoint is alive any more; the same program replaces its own at once."""
         if name in self.tunnels:
             return await self.replace(name, instance, epoch)
-        elsewhere = await self.database.call(lambda: presence.holder(uuid.UUID(name)))
-        if elsewhere in (None, str(self.address)):
+        other = await self.holder_of(name)
+        if other is None:
             return True
         content = {"do": "replace", "endpoint": name, "instance": instance, "epoch": epoch}
         try:
-            other = relay_address.parse(str(elsewhere))
             sock, answer = await dial.ask_at(other, content, _OTHER_SECONDS)
         except FaultError:
             return True  # that relay process does not answer, and so its tunnels are lost
@@ -193,8 +194,7 @@ class Relay:
     async def _wake(self, names: list[str]) -> None:
         """Let the tasks go on that wait for these agents."""
         for name in names:
-            endpoint_id = uuid.UUID(name)
-            await self.database.call(lambda endpoint_id=endpoint_id: agent_waits.wake(endpoint_id))  # type: ignore[misc]
+            await self.database.call(partial(agent_waits.wake, uuid.UUID(name)))
 
     # ---- data channels to another relay process
 

@@ -88,7 +88,7 @@ class Rendezvous:
     def close_entrance(self, token: DataToken) -> None:
         """End all that the token has joined, and refuse what waits."""
         for offer in list(self._waiting.get(token.id, ())):
-            self._remove(offer)
+            self.withdraw(offer)
             self._refuse(offer, Ended.CLOSED, "the port for the server is closed")
         for end in self._entrances.pop(token.id, ()):
             end.end(Ended.CLOSED, "the port for the server is closed")
@@ -100,7 +100,7 @@ class Rendezvous:
         if partner is None:
             self._wait(offer, waiting)
             return
-        self._remove(partner)
+        self.withdraw(partner)
         try:
             self._join(offer, partner)
         except OfferRefusedError as error:
@@ -108,14 +108,19 @@ class Rendezvous:
             raise
 
     def withdraw(self, offer: Offer) -> None:
-        """The end of this offer is gone."""
-        self._remove(offer)
+        """The offer waits no more."""
+        waiting = self._waiting.get(offer.token.id)
+        if waiting is not None and offer in waiting:
+            waiting.remove(offer)
+            self._count -= 1
+            if not waiting:
+                del self._waiting[offer.token.id]
 
     def tick(self) -> None:
         """End offers that have waited for too long, and pairs without an octet; called at intervals."""
         late = time.monotonic() - self._bounds.partner_seconds
         for offer in [one for waiting in self._waiting.values() for one in waiting if one.since < late]:
-            self._remove(offer)
+            self.withdraw(offer)
             self._refuse(offer, Ended.EXPIRED, "the other end has not come")
         idle = self._loop.time() - self._bounds.idle_seconds
         for end in [end for end, meter in self._pairs.items() if meter.last_at < idle]:
@@ -154,15 +159,7 @@ class Rendezvous:
         waiting.append(offer)
         self._count += 1
         if offer.channel is not None:
-            offer.channel.handler = _Waiting(lambda: self._remove(offer))
-
-    def _remove(self, offer: Offer) -> None:
-        waiting = self._waiting.get(offer.token.id)
-        if waiting is not None and offer in waiting:
-            waiting.remove(offer)
-            self._count -= 1
-            if not waiting:
-                del self._waiting[offer.token.id]
+            offer.channel.handler = _Waiting(lambda: self.withdraw(offer))
 
     def _refuse(self, offer: Offer, code: str, reason: str) -> None:
         tallies.add("relay_refused", code)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -61,13 +60,13 @@ class AgentProof:
         )
 
 
-def check(proof: AgentProof, nonce: bytes, now: datetime | None = None) -> uuid.UUID:
+def check(proof: AgentProof, nonce: bytes) -> uuid.UUID:
     """The endpoint of the agent that has made this proof for this nonce. Raises SignInRefusedError.
 
     The clock of the agent's machine does not matter.
     """
     try:
-        agent = certificates.agent_of(proof.chain, now)
+        agent = certificates.agent_of(proof.chain)
         key = certificates.public_key(agent)
     except AgentRefusedError as error:
         raise SignInRefusedError(error.code, error.reason) from None

@@ -9,7 +9,6 @@ import pytest
 from endpoints.connect import setup_keys
 from identity.clock import moment
 from identity.models import User
-from transferapi.relay.clones import report_clone
 from transferapi.tasks.models import Mail
 from transferapi.tasks.notify.mails import agent as agent_mails
 
@@ -30,7 +29,7 @@ def test_a_clone_that_tries_for_days_causes_one_mail_a_day(alice: User) -> None:
     assert Mail.objects.count() == 2
 
 
-def test_the_relay_reports_a_clone_also_of_a_user_without_an_address(alice: User) -> None:
+def test_a_clone_at_a_user_without_an_address_causes_no_mail(alice: User) -> None:
     endpoint, _ = setup_keys.create_endpoint(alice, {"name": "laptop", "is_globus_connect": True})
-    report_clone(endpoint.pk, "\r\nBcc: everybody@example.org")
+    agent_mails.clone_refused(endpoint.pk, "\r\nBcc: everybody@example.org")
     assert not Mail.objects.exists()
