@@ -6,7 +6,7 @@ import secrets
 import time
 import uuid
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from endpoints.connect import presence
 from endpoints.gridftp.agent.tunnel import frames, sign_in
@@ -15,38 +15,34 @@ from endpoints.gridftp.agent.tunnel.data_tunnels import DATA_TUNNEL_LIMITS
 from endpoints.gridftp.agent.tunnel.frames import FrameError
 from endpoints.gridftp.agent.tunnel.multiplexer import Ended, TunnelChannel
 from endpoints.gridftp.agent.tunnel.websocket import CloseCode, Message
+from identity.networks import network_of
 
-from .bounds import RelayBounds
 from .sign_in import SignInRefusedError
 
-
-class TunnelOwner(Protocol):
-    """The services of a relay to its tunnels."""
-
-    bounds: RelayBounds
-
-    def arrived(self, tunnel: AgentTunnel, proof: Mapping[str, Any]) -> None:
-        """An agent has sent its proof."""
-
-    def agent_of(self, key: str) -> AgentTunnel:
-        """The tunnel of the agent that may open one more tunnel for data with this key. Raises SignInRefusedError."""
-
-    def offered(self, tunnel: AgentTunnel, channel: TunnelChannel, token: str) -> None:
-        """An agent that has signed in wants a data channel."""
-
-    def paused(self, tunnel: AgentTunnel, paused: bool) -> None: ...
-
-    def gone(self, tunnel: AgentTunnel) -> None: ...
+if TYPE_CHECKING:
+    from .relay import Relay
 
 
 class RelayEnd(TunnelConnection):
-    """A tunnel of either kind. address: of the agent's network, as the front server reports it."""
+    """A tunnel of either kind, a stranger until its agent has signed in.
 
-    def __init__(self, owner: TunnelOwner, address: str, limits: TunnelLimits) -> None:
+    address: of the agent's network, as the front server reports it.
+    """
+
+    def __init__(self, relay: Relay, address: str, limits: TunnelLimits) -> None:
         super().__init__(is_client=False, limits=limits)
-        self.owner, self.address = owner, address
+        self.relay, self.address = relay, address
         #: Of the current second: its number, messages, and the octets of them.
         self._second, self._messages, self._octets = 0, 0, 0
+        self._is_stranger = True
+        self._no_sign_in = self._loop.call_later(relay.bounds.sign_in_seconds, self.abort, "no sign-in in time")
+
+    def _leave_strangers(self) -> None:
+        """It counts as a stranger no more; a second call has no effect."""
+        self._no_sign_in.cancel()
+        if self._is_stranger:
+            self._is_stranger = False
+            self.relay.strangers.leave(network_of(self.address))
 
     def refuse(self, code: str, reason: str, retry: float | None = None) -> None:
         self.send_document({"refused": code, "reason": reason, "retry": retry})
@@ -65,7 +61,7 @@ class RelayEnd(TunnelConnection):
         if content.get("kind") != "data":
             channel.refuse(Ended.FORBIDDEN, "the relay accepts data channels only")
             return
-        self.owner.offered(self.agent, channel, frames.text_of(content, "token", 2000))
+        self.relay.offered(self.agent, channel, frames.text_of(content, "token", 2000))
 
     def _receive(self, message: Message) -> None:
         self._count(len(message.payload))
@@ -78,15 +74,15 @@ class RelayEnd(TunnelConnection):
             self._second, self._messages, self._octets = second, 0, 0
         self._messages += 1
         self._octets += octets
-        if self._messages > self.owner.bounds.messages + self._octets // 256:
+        if self._messages > self.relay.bounds.messages + self._octets // 256:
             raise FrameError("a flood of small messages")
 
 
 class AgentTunnel(RelayEnd):
     """The tunnel that an agent keeps."""
 
-    def __init__(self, owner: TunnelOwner, address: str) -> None:
-        super().__init__(owner, address, TunnelLimits())
+    def __init__(self, relay: Relay, address: str) -> None:
+        super().__init__(relay, address, TunnelLimits())
         self.nonce = secrets.token_bytes(sign_in.NONCE_OCTETS)
         #: After the sign-in: the endpoint, the running program of the agent, and the epoch of the tunnel.
         self.endpoint_id = ""
@@ -105,33 +101,37 @@ class AgentTunnel(RelayEnd):
         self.send_document({"challenge": self.nonce.hex(), "version": sign_in.VERSION})
 
     def welcome(self, held: presence.Held) -> None:
+        self._leave_strangers()
         self.endpoint_id, self.held = str(held.endpoint_id), held
         self.signed_in = True
-        data = {"key": self.data_key, "most": self.owner.bounds.data_tunnels_of_agent}
+        data = {"key": self.data_key, "most": self.relay.bounds.data_tunnels_of_agent}
         self.send_document({"welcome": self.held.epoch, "data": data})
 
     def document_received(self, content: Mapping[str, Any]) -> None:
         if not self._proved:
             self._proved = True
+            # From now on the agent waits for us: a busy machine must not make it begin anew.
+            self._no_sign_in.cancel()
             self.instance = frames.text_of(content, "instance", 64)
-            self.owner.arrived(self, content)
+            self.relay.arrived(self, content)
         elif not self.signed_in:
             raise FrameError("nothing is said before the welcome")
         elif isinstance(content.get("paused"), bool):
             self.is_paused = content["paused"]
-            self.owner.paused(self, self.is_paused)
+            self.relay.paused(self, self.is_paused)
 
     def tunnel_lost(self) -> None:
+        self._leave_strangers()
         for further in list(self.data_tunnels):
             further.abort("the tunnel of the agent is lost")
-        self.owner.gone(self)
+        self.relay.gone(self)
 
 
 class DataTunnel(RelayEnd):
     """A further tunnel of an agent, for data (`data_tunnels`). It ends with the agent's own."""
 
-    def __init__(self, owner: TunnelOwner, address: str) -> None:
-        super().__init__(owner, address, DATA_TUNNEL_LIMITS)
+    def __init__(self, relay: Relay, address: str) -> None:
+        super().__init__(relay, address, DATA_TUNNEL_LIMITS)
         self._agent: AgentTunnel | None = None
 
     @property
@@ -140,6 +140,7 @@ class DataTunnel(RelayEnd):
         return self._agent
 
     def welcome(self) -> None:
+        self._leave_strangers()
         self.signed_in = True
         self.send_document({"welcome": 0})
 
@@ -147,7 +148,7 @@ class DataTunnel(RelayEnd):
         if self._agent is not None:
             raise FrameError("a second key")
         try:
-            self._agent = self.owner.agent_of(frames.text_of(content, "key"))
+            self._agent = self.relay.agent_of(frames.text_of(content, "key"))
         except SignInRefusedError as error:
             self.refuse(error.code, error.reason)
             return
@@ -155,5 +156,6 @@ class DataTunnel(RelayEnd):
         self.welcome()
 
     def tunnel_lost(self) -> None:
+        self._leave_strangers()
         if self._agent is not None:
             self._agent.data_tunnels.discard(self)

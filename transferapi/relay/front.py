@@ -7,11 +7,8 @@ through nothing but the path of tunnels.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
-from collections.abc import Callable, Mapping
-from typing import Any, cast
+from typing import cast
 
-from endpoints.connect import presence
 from endpoints.connect.relay_messages import BEGINNING, MAX_REQUEST
 from endpoints.gridftp.agent.tunnel import websocket
 from endpoints.gridftp.agent.tunnel.agent_end import PATH
@@ -26,34 +23,11 @@ _MAX_HEAD = 16 << 10
 _RETRY_SECONDS = 2
 
 
-class RelayConnectionLimits:
-    """Connections that have not signed in, and all others; the limits are those of the relay."""
-
-    def __init__(self, relay: Relay) -> None:
-        self.relay = relay
-        self.strangers: Counter[str] = Counter()
-        #: Connections that a worker has opened.
-        self.dials = 0
-
-    def enter(self, network: str) -> bool:
-        """Whether one more agent of this network may sign in; if so, the caller calls `leave` once."""
-        bounds = self.relay.bounds
-        if self.strangers.total() >= bounds.strangers or self.strangers[network] >= bounds.strangers_of_network:
-            return False
-        self.strangers[network] += 1
-        return True
-
-    def leave(self, network: str) -> None:
-        self.strangers[network] -= 1
-        if not self.strangers[network]:
-            del self.strangers[network]
-
-
 class Front(asyncio.Protocol):
     """One connection, until its first line or head is complete."""
 
-    def __init__(self, admission: RelayConnectionLimits) -> None:
-        self._admission, self._relay = admission, admission.relay
+    def __init__(self, relay: Relay) -> None:
+        self._relay = relay
         self._received = bytearray()
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -110,16 +84,16 @@ class Front(asyncio.Protocol):
     def _admit(self, head: websocket.Head, subprotocol: str, rest: bytes) -> None:
         assert self._transport is not None
         address = head.fields.get("x-forwarded-for", "").split(",")[-1].strip() or _peer(self._transport)
-        if not self._admission.enter(network_of(address)):
+        if not self._relay.strangers.enter(network_of(address)):
             self._refuse("503 Service Unavailable", f"Retry-After: {_RETRY_SECONDS}")
             return
         self._stop_timer()
         is_data = subprotocol == websocket.DATA_SUBPROTOCOL
-        tunnel = (DataNewcomer if is_data else Newcomer)(self._admission, address)
+        tunnel = (DataTunnel if is_data else AgentTunnel)(self._relay, address)
         self._transport.set_protocol(tunnel)
         self._transport.write(websocket.response(head.fields["sec-websocket-key"], subprotocol))
         tunnel.connection_made(self._transport)
-        if isinstance(tunnel, Newcomer):
+        if isinstance(tunnel, AgentTunnel):
             tunnel.challenge()
         if rest:
             tunnel.data_received(rest)
@@ -129,63 +103,6 @@ class Front(asyncio.Protocol):
         lines = (f"HTTP/1.1 {status}", *fields, "Content-Length: 0", "Connection: close", "", "")
         self._transport.write("\r\n".join(lines).encode())
         self._transport.close()
-
-
-class _Stay:
-    """Counts a connection as a stranger until its agent has signed in, and ends it where that takes too long."""
-
-    def __init__(self, admission: RelayConnectionLimits, address: str, abort: Callable[[str], None]) -> None:
-        self._admission: RelayConnectionLimits | None = admission
-        self._network = network_of(address)
-        seconds = admission.relay.bounds.sign_in_seconds
-        self._timer = asyncio.get_running_loop().call_later(seconds, abort, "no sign-in in time")
-
-    def proved(self) -> None:
-        """From its proof on, the agent waits for us: a busy machine must not make it begin anew."""
-        self._timer.cancel()
-
-    def end(self) -> None:
-        """It counts as a stranger no more."""
-        self._timer.cancel()
-        if self._admission is not None:
-            self._admission.leave(self._network)
-            self._admission = None
-
-
-class Newcomer(AgentTunnel):
-    """A tunnel that counts as a stranger until its agent has signed in."""
-
-    def __init__(self, admission: RelayConnectionLimits, address: str) -> None:
-        super().__init__(admission.relay, address)
-        self._stay = _Stay(admission, address, self.abort)
-
-    def welcome(self, held: presence.Held) -> None:
-        self._stay.end()
-        super().welcome(held)
-
-    def document_received(self, content: Mapping[str, Any]) -> None:
-        self._stay.proved()
-        super().document_received(content)
-
-    def tunnel_lost(self) -> None:
-        self._stay.end()
-        super().tunnel_lost()
-
-
-class DataNewcomer(DataTunnel):
-    """A tunnel for data that counts as a stranger until it has shown its key."""
-
-    def __init__(self, admission: RelayConnectionLimits, address: str) -> None:
-        super().__init__(admission.relay, address)
-        self._stay = _Stay(admission, address, self.abort)
-
-    def welcome(self) -> None:
-        self._stay.end()
-        super().welcome()
-
-    def tunnel_lost(self) -> None:
-        self._stay.end()
-        super().tunnel_lost()
 
 
 def _peer(transport: asyncio.Transport) -> str:

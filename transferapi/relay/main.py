@@ -20,7 +20,7 @@ from transferapi.config import Config
 from transferapi.outages import database, watchdog
 
 from .bounds import RelayBounds
-from .front import Front, RelayConnectionLimits
+from .front import Front
 from .relay import Relay
 
 log = logging.getLogger(__name__)
@@ -99,10 +99,8 @@ async def run(
     Raises OSError where it cannot listen, DatabaseError where it cannot begin.
     """
     loop = asyncio.get_running_loop()
-    admissions: list[RelayConnectionLimits] = []
-    server = await _listen(listen, lambda: Front(admissions[0]))
+    server = await _listen(listen, lambda: Front(relay))
     relay = Relay(reached or _reached(listen, server), bounds, data_ports)
-    admissions.append(RelayConnectionLimits(relay))
     await relay.database.call(lambda: presence.begin(str(relay.address)))
     await server.start_serving()
     upkeep = [loop.create_task(relay.keep_presence()), loop.create_task(relay.keep_pinging())]

@@ -25,7 +25,7 @@ from transferapi.tasks.upkeep import tallies
 from transferapi.tasks.worker import agent_waits
 
 from .agent_tunnel import AgentTunnel
-from .bounds import RelayBounds
+from .bounds import RelayBounds, RelayStrangers
 from .database import Database
 from .entrances import Entrances
 from .rendezvous import Offer, OfferRefusedError, Rendezvous
@@ -51,6 +51,7 @@ class Relay:
         data_ports: relay_address.DataPorts | None = None,
     ) -> None:
         self.address, self.bounds = address, bounds
+        self.strangers = RelayStrangers(bounds)
         self.database = Database()
         self.rendezvous = Rendezvous(bounds)
         self.entrances = Entrances(data_ports, bounds, self.rendezvous)
@@ -69,12 +70,14 @@ class Relay:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    # ---- agent_tunnel.TunnelOwner
+    # ---- for the tunnels
 
     def arrived(self, tunnel: AgentTunnel, proof: Mapping[str, Any]) -> None:
+        """An agent has sent its proof."""
         self.spawn(self._sign_in(tunnel, proof))
 
     def agent_of(self, key: str) -> AgentTunnel:
+        """The tunnel of the agent that may open one more tunnel for data with this key. Raises SignInRefusedError."""
         # By a digest: the time of a comparison of the keys would depend on how many characters are right.
         tunnel = self._by_data_key.get(hashlib.sha256(key.encode()).digest())
         if tunnel is None or tunnel.why_lost:
@@ -86,6 +89,7 @@ class Relay:
         return tunnel
 
     def offered(self, tunnel: AgentTunnel, channel: TunnelChannel, token: str) -> None:
+        """An agent that has signed in wants a data channel."""
         try:
             read = self.rendezvous.read(token, tunnel.endpoint_id)
             if read.parties[0] in self.tunnels:
