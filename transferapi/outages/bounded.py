@@ -2,51 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from concurrent.futures import Future, InvalidStateError
+from typing import TypeVar
 
 T = TypeVar("T")
 
 #: Runnable threads of the machine for each processor from which answers come late; the most by which a wait is
 #: multiplied then, and the most seconds that it gets.
 BUSY, LONGEST_FACTOR, MOST_MORE = 2.0, 5.0, 4.0
-
-
-class _Call(Generic[T]):
-    """One call in a thread of its own."""
-
-    def __init__(self, work: Callable[[], T], dispose: Callable[[T], object] | None) -> None:
-        self._work, self._dispose = work, dispose
-        self._lock = threading.Lock()
-        self._ended = threading.Event()
-        self._abandoned = False
-        self._results: list[T] = []
-        self._error: BaseException | None = None
-
-    def run(self) -> None:
-        try:
-            result = self._work()
-        except BaseException as error:
-            self._error = error
-        else:
-            with self._lock:
-                if not self._abandoned:
-                    self._results.append(result)
-            if not self._results and self._dispose is not None:
-                self._dispose(result)
-        self._ended.set()
-
-    def result(self, seconds: float) -> T:
-        if not self._ended.wait(seconds):
-            with self._lock:
-                self._abandoned = not self._results
-            if self._abandoned:
-                raise TimeoutError(f"no answer within {seconds:g} s")
-        if self._error is not None:
-            raise self._error
-        return self._results[0]
 
 
 def load_factor() -> float:
@@ -73,6 +40,28 @@ def within(seconds: float, work: Callable[[], T], dispose: Callable[[T], object]
 
     Work that is late goes on, and its result is given to `dispose`: use it for what is rare, such as new connections.
     """
-    call = _Call(work, dispose)
-    threading.Thread(target=call.run, name="bounded", daemon=True).start()
-    return call.result(lengthened(seconds))
+    call: Future[T] = Future()
+    threading.Thread(target=_run, args=(call, work, dispose), name="bounded", daemon=True).start()
+    longest = lengthened(seconds)
+    try:
+        return call.result(longest)
+    except TimeoutError:
+        if call.cancel():
+            raise TimeoutError(f"no answer within {longest:g} s") from None
+    # The call has ended: with this error of its own, or just now.
+    return call.result()
+
+
+def _run(call: Future[T], work: Callable[[], T], dispose: Callable[[T], object] | None) -> None:
+    try:
+        result = work()
+    except BaseException as error:
+        with contextlib.suppress(InvalidStateError):
+            call.set_exception(error)
+        return
+    try:
+        call.set_result(result)
+    except InvalidStateError:
+        # Nobody waits any more.
+        if dispose is not None:
+            dispose(result)

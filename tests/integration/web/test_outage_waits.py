@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator
+from concurrent.futures import Future
 
 import pytest
 import redis
@@ -24,8 +25,8 @@ def test_waits_are_longer_on_a_busy_machine(monkeypatch: pytest.MonkeyPatch, loa
 
 def test_a_long_wait_gets_no_more_than_some_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bounded, "load_factor", lambda: 5.0)
-    found: list[float] = []
-    monkeypatch.setattr(bounded._Call, "result", lambda _, seconds: found.append(seconds))
+    found: list[float | None] = []
+    monkeypatch.setattr(Future, "result", lambda _, seconds=None: found.append(seconds))
     for seconds in (0.5, 10.0):
         bounded.within(seconds, lambda: None)
     assert found == [2.5, 14.0]
