@@ -79,17 +79,12 @@ def _one(text: str) -> Identity:
     return found[0]
 
 
-def _field(key: str, name: str) -> Column[dict[str, Any]]:
-    return Column(key, lambda document: document[name])
+def _field(key: str) -> Column[dict[str, Any]]:
+    return Column(key, lambda document: document[field_name(key)])
 
 
 _IDENTITIES = Table[dict[str, Any]](
-    _field("ID", "id"),
-    _field("Username", "username"),
-    _field("Name", "name"),
-    _field("Email", "email"),
-    _field("Identity Provider", "identity_provider"),
-    _field("Status", "status"),
+    *map(_field, ("ID", "Username", "Name", "Email", "Identity Provider", "Status")),
     document=lambda document: document,
 )
 

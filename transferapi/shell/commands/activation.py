@@ -46,7 +46,6 @@ class _Endpoint:
     myproxy_server: str
     page: str
     ways: str
-    message: str
 
 
 @command("endpoint-activate", "[OPTIONS] ENDPOINT [ENDPOINT ...]", Heading.ENDPOINTS,
@@ -112,7 +111,7 @@ def _activate(context: Context, arguments: Arguments, ref: str) -> None:
         _show(context, arguments, outcome, "")
         return
     if endpoint.shared:
-        raise ShellError(f"{endpoint.message}. {endpoint.ways}".removesuffix(". "), _NEEDED)
+        raise ShellError(f"{outcome.message}. {endpoint.ways}".removesuffix(". "), _NEEDED)
     if arguments["delegated"]:
         reason = "no credential of gsissh came with this session; leave out -g"
         raise ShellError(f"You have no credential for {endpoint.name}, and {reason}. {endpoint.ways}", _NEEDED)
@@ -135,7 +134,6 @@ def _look(user: User, ref: str) -> tuple[ActivationResult, _Endpoint]:
         myproxy_server=row.myproxy_server,
         page=activation_page(row),
         ways="" if of_another else ways_to_activate(row.host or row),
-        message=outcome.message,
     )
     return outcome, found
 

@@ -6,7 +6,7 @@ ours follow.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -19,7 +19,7 @@ from endpoints.network_use import MOST, NetworkLimits, limits
 from endpoints.registry import canonical_name, server_uri
 from identity.models import User
 from transferapi.rest.transfer.endpoints import documents
-from transferapi.shell.output import Column, Table, left
+from transferapi.shell.output import Column, Table, field_name, left
 
 #: Where an endpoint sets none: the bounds of the service, and the plan with which a task begins.
 DEFAULTS = NetworkLimits(MOST, 2, MOST, 4)
@@ -80,23 +80,27 @@ def records(user: User, rows: Sequence[Endpoint], *, with_documents: bool) -> li
     ]
 
 
-def _of_row(name: str) -> Callable[[EndpointRecord], object]:
-    return lambda record: getattr(record.row, name)
+def _field(key: str) -> Column[EndpointRecord]:
+    """A field of the endpoint under its own name."""
+    name = field_name(key)
+    return Column(key, lambda record: getattr(record.row, name))
 
 
-def _yes(name: str) -> Callable[[EndpointRecord], object]:
-    return lambda record: "yes" if getattr(record.row, name) else "no"
+def _switch(key: str) -> Column[EndpointRecord]:
+    name = field_name(key)
+    return Column(key, lambda record: "yes" if getattr(record.row, name) else "no")
 
 
-def _limit(at: int) -> Callable[[EndpointRecord], object]:
-    return lambda record: limits(record.row.host or record.row)[at] or DEFAULTS[at]
+def _limit(key: str) -> Column[EndpointRecord]:
+    name = field_name(key)
+    return Column(key, lambda record: getattr(limits(record.row.host or record.row), name) or getattr(DEFAULTS, name))
 
 
 _HOSTS = Column[EndpointRecord]("Host(s)", lambda record: ", ".join(map(server_uri, record.row.servers.all())))
 _SUBJECTS = Column[EndpointRecord](
     "Subject(s)", lambda record: ", ".join(filter(None, (one.subject for one in record.row.servers.all())))
 )
-_MYPROXY = Column[EndpointRecord]("MyProxy Server", _of_row("myproxy_server"))
+_MYPROXY = _field("MyProxy Server")
 _CREDENTIAL = (
     Column[EndpointRecord]("Credential Status", lambda record: record.credential_status),
     Column[EndpointRecord]("Credential Expires", lambda record: record.status.expires_at),
@@ -107,32 +111,20 @@ _OWNER = (
     Column[EndpointRecord]("ID", lambda record: record.row.pk),
     Column[EndpointRecord]("Owner", lambda record: record.row.owner.username),
 )
-_DISPLAY_NAME = Column[EndpointRecord]("Display Name", _of_row("display_name"))
+_DISPLAY_NAME = _field("Display Name")
 _HOST = (
     Column[EndpointRecord]("Host Endpoint", lambda record: record.host and record.host.pk),
     Column[EndpointRecord]("Host Endpoint Name", lambda record: record.host and canonical_name(record.host)),
 )
 _OURS = (
     Column[EndpointRecord]("Host Path", lambda record: record.row.host_path if record.host else None),
-    Column[EndpointRecord]("MyProxy DN", _of_row("myproxy_dn")),
-    Column[EndpointRecord]("OAuth Server", _of_row("oauth_server")),
-    Column[EndpointRecord]("Public", _yes("public")),
-    Column[EndpointRecord]("Default Directory", _of_row("default_directory")),
-    Column[EndpointRecord]("Description", _of_row("description")),
-    Column[EndpointRecord]("Organization", _of_row("organization")),
-    Column[EndpointRecord]("Department", _of_row("department")),
-    Column[EndpointRecord]("Keywords", _of_row("keywords")),
-    Column[EndpointRecord]("Contact Email", _of_row("contact_email")),
-    Column[EndpointRecord]("Contact Info", _of_row("contact_info")),
-    Column[EndpointRecord]("Info Link", _of_row("info_link")),
+    *map(_field, ("MyProxy DN", "OAuth Server")),
+    _switch("Public"),
+    *map(_field, ("Default Directory", "Description", "Organization", "Department", "Keywords")),
+    *map(_field, ("Contact Email", "Contact Info", "Info Link")),
     Column[EndpointRecord]("Network Use", lambda record: (record.row.host or record.row).network_use),
-    Column[EndpointRecord]("Max Concurrency", _limit(0)),
-    Column[EndpointRecord]("Preferred Concurrency", _limit(1)),
-    Column[EndpointRecord]("Max Parallelism", _limit(2)),
-    Column[EndpointRecord]("Preferred Parallelism", _limit(3)),
-    Column[EndpointRecord]("Force Encryption", _yes("force_encryption")),
-    Column[EndpointRecord]("Force Verify", _yes("force_verify")),
-    Column[EndpointRecord]("Disable Verify", _yes("disable_verify")),
+    *map(_limit, ("Max Concurrency", "Preferred Concurrency", "Max Parallelism", "Preferred Parallelism")),
+    *map(_switch, ("Force Encryption", "Force Verify", "Disable Verify")),
     Column[EndpointRecord]("My Roles", lambda record: ", ".join(sorted(record.seen.roles))),
 )
 
