@@ -8,6 +8,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -199,14 +200,14 @@ class ShellConnection(paramiko.ServerInterface):
         return True
 
     def check_channel_exec_request(self, channel: Any, command: bytes) -> bool:
-        return running.begin(self, channel, command)
+        return running.begin(self, channel, partial(running.run_command, command))
 
     def check_channel_shell_request(self, channel: Any) -> bool:
-        return running.begin(self, channel, None)
+        return running.begin(self, channel, running.run_shell)
 
     def check_channel_subsystem_request(self, channel: Any, name: str) -> bool:
         """There is none. OpenSSH would not show a text that comes before a refusal."""
-        return running.begin(self, channel, running.NO_SUBSYSTEM)
+        return running.begin(self, channel, running.refuse_subsystem)
 
     def check_channel_env_request(self, channel: Any, name: bytes, value: bytes) -> bool:
         """Ignored. A refusal would say no more."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -36,33 +37,24 @@ _NO_SUBSYSTEM = (
     b"Error: This server has no sftp and takes no files: the command 'scp' of its shell copies files between "
     b"endpoints. See: ssh HOST man scp\n"
 )
+#: The work of a channel; it returns the exit status.
+Work = Callable[[ShellSession, ShellChannel], int]
 
 
-class NoSubsystem:
-    """In the place of a command: the client asked for a subsystem, such as sftp."""
-
-
-NO_SUBSYSTEM = NoSubsystem()
-Command = bytes | NoSubsystem | None
-
-
-def begin(connection: ShellConnection, channel: ShellChannel, command: Command) -> bool:
-    """Prepare the thread of this channel, which starts after the answer; False: it has one, or nobody has signed in.
-
-    command: the one command of the channel; None: the client asks for a shell.
-    """
+def begin(connection: ShellConnection, channel: ShellChannel, work: Work) -> bool:
+    """Prepare the thread of this channel, which starts after the answer; False: it has one, or nobody has signed in."""
     session = connection.session
     if channel.started or session is None:
         return False
     channel.started = True
-    channel.pending = threading.Thread(target=_run, args=(session, channel, command), name="command", daemon=True)
+    channel.pending = threading.Thread(target=_run, args=(session, channel, work), name="command", daemon=True)
     return True
 
 
-def _run(session: ShellSession, channel: ShellChannel, command: Command) -> None:
+def _run(session: ShellSession, channel: ShellChannel, work: Work) -> None:
     status = _FAILED
     try:
-        status = _status(session, channel, command)
+        status = work(session, channel)
     except DisconnectedError:
         pass
     except Exception:
@@ -72,25 +64,27 @@ def _run(session: ShellSession, channel: ShellChannel, command: Command) -> None
         channel.ended()
 
 
-def _status(session: ShellSession, channel: ShellChannel, command: Command) -> int:
-    if isinstance(command, NoSubsystem):
-        channel.write_error(_NO_SUBSYSTEM)
-        return _FAILED
-    if command is not None and len(command) > MAX_LINE:
+def run_command(command: bytes, session: ShellSession, channel: ShellChannel) -> int:
+    """The one command of the channel."""
+    if len(command) > MAX_LINE:
         channel.write_error(f"Error: the command is longer than {MAX_LINE} octets\n".encode())
         return USAGE
-    line = None if command is None else _text(command)
     if channel.has_terminal:
-        return _with_terminal(session, channel, line)
-    if line is not None:
-        return _one(PipeContext(session, channel, has_input=True), line, OK)
+        return terminal.run_line(channel, session, _text(command))
+    return _one(PipeContext(session, channel, has_input=True), _text(command), OK)
+
+
+def run_shell(session: ShellSession, channel: ShellChannel) -> int:
+    """At a terminal, a person types; otherwise each line of the input is a command."""
+    if channel.has_terminal:
+        return terminal.run(channel, session, site=_site())
     return _list(session, channel)
 
 
-def _with_terminal(session: ShellSession, channel: ShellChannel, line: str | None) -> int:
-    if line is None:
-        return terminal.run(channel, session, site=_site())
-    return terminal.run_line(channel, session, line)
+def refuse_subsystem(session: ShellSession, channel: ShellChannel) -> int:
+    """The client asked for a subsystem, such as sftp."""
+    channel.write_error(_NO_SUBSYSTEM)
+    return _FAILED
 
 
 def _site() -> str:
