@@ -14,7 +14,6 @@ from urllib.parse import quote
 
 import paramiko
 from paramiko.common import (
-    AUTH_FAILED,
     OPEN_FAILED_ADMINISTRATIVELY_PROHIBITED,
     OPEN_FAILED_RESOURCE_SHORTAGE,
     OPEN_SUCCEEDED,
@@ -39,7 +38,10 @@ METHODS = "publickey,keyboard-interactive"
 
 
 class ShellConnection(paramiko.ServerInterface):
-    """The thread of its transport calls the `check_...` methods; the others may be called by any thread."""
+    """The thread of its transport calls the `check_...` methods; the others may be called by any thread.
+
+    The base class refuses what is not here: the methods `none` and `password`, variables, forwarded ports.
+    """
 
     def __init__(self, sock: socket.socket, address: str, server: Listener) -> None:
         self.server = server
@@ -131,12 +133,6 @@ class ShellConnection(paramiko.ServerInterface):
     def get_allowed_auths(self, username: str) -> str:
         return METHODS
 
-    def check_auth_none(self, username: str) -> int:
-        return AUTH_FAILED
-
-    def check_auth_password(self, username: str, password: str) -> int:
-        return AUTH_FAILED
-
     def check_auth_publickey(self, username: str, key: paramiko.PKey) -> int:
         answer = self._checked(self._sign_in.with_key(username, key.asbytes()))
         assert isinstance(answer, int)
@@ -209,10 +205,6 @@ class ShellConnection(paramiko.ServerInterface):
         """There is none. OpenSSH would not show a text that comes before a refusal."""
         return running.begin(self, channel, running.refuse_subsystem)
 
-    def check_channel_env_request(self, channel: Any, name: bytes, value: bytes) -> bool:
-        """Ignored. A refusal would say no more."""
-        return False
-
     def check_channel_x11_request(self, *_: Any) -> bool:
         """Nothing is forwarded, but OpenSSH would complain of a refusal on standard error, where scripts see it."""
         return True
@@ -220,12 +212,6 @@ class ShellConnection(paramiko.ServerInterface):
     def check_channel_forward_agent_request(self, channel: Any) -> bool:
         """The same as for X11."""
         return True
-
-    def check_port_forward_request(self, address: str, port: int) -> int:
-        return 0
-
-    def check_global_request(self, kind: str, msg: Any) -> bool:
-        return False
 
 
 def _window(width: int, height: int) -> tuple[int, int]:
