@@ -27,6 +27,13 @@ class Location:
     path: str
 
 
+def parted(text: str) -> tuple[str, str]:
+    """The endpoint, and the path with the separator before it; "" where there is none."""
+    found = _SEPARATOR.search(text)
+    end = found.start() if found else len(text)
+    return text[:end], text[end:]
+
+
 def location(user: User, text: str, *, decode: bool = False, bare: bool = False) -> Location:
     """Read an endpoint with a path. Call it by `Context.call`: a bookmark is looked up.
 
@@ -34,12 +41,11 @@ def location(user: User, text: str, *, decode: bool = False, bare: bool = False)
     home.
     Raises ShellError, BookmarkNotFoundError.
     """
-    found = _SEPARATOR.search(text)
-    if found is None and not (bare or text.startswith("^")):
+    name, rest = parted(text)
+    if not (rest or bare or text.startswith("^")):
         form = f"ENDPOINT/PATH or ENDPOINT:PATH, such as {text or 'go#ep1'}/~/file"
         raise ShellError(f"Missing '/': '{text}'", advice=f"Write {form}")
-    end = found.start() if found else len(text)
-    name, path = text[:end], _path(text[end:])
+    path = _path(rest)
     if not name:
         raise ShellError(f"'{text}' names no endpoint; write ENDPOINT/PATH, such as go#ep1{path}")
     if decode and "%" in path:

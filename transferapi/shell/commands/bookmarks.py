@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from urllib.parse import unquote
 
@@ -53,7 +52,7 @@ def bookmark_add(context: Context, arguments: Arguments) -> None:
 
 
 def _is_name(text: str) -> bool:
-    return re.search("[:/]", text) is None
+    return not names.parted(text)[1]
 
 
 def _add(user: User, text: str, name: str) -> Bookmark:

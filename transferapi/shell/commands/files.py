@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from itertools import islice
@@ -63,7 +62,7 @@ def ls(context: Context, arguments: Arguments) -> None:
         _list(context, arguments, FailedOperation(place.endpoint, f"{folder}/", "MLSD", "DirListingFailed"), pattern)
         return
     asked = FailedOperation(place.endpoint, path, "MLSD", "DirListingFailed")
-    entry = _file(context, asked, arguments, bare=not re.search("[:/]", text) and not text.startswith("^"))
+    entry = _file(context, asked, arguments, bare=not names.parted(text)[1] and not text.startswith("^"))
     if entry is not None:
         _show_file(context, arguments, entry, text)
 
@@ -138,8 +137,8 @@ def _around(found: Listing) -> list[Entry]:
 
 def _show_file(context: Context, arguments: Arguments, entry: Entry, text: str) -> None:
     """The path stands as it was given, without the endpoint."""
-    found = re.search("[:/]", text)
-    given = text[found.start() :].removeprefix(":") if found else entry.name
+    path = names.parted(text)[1]
+    given = path.removeprefix(":") if path else entry.name
     if arguments["form"] != "text" or arguments["fields"]:
         _ROW.show(context, arguments, [entry], single=True)
         return

@@ -215,14 +215,13 @@ class ListSide:
     def _location(self, text: str) -> Location:
         if not text.startswith("^"):
             return names.location(self.context.user, text, decode=self.decode)
-        end = min((at for at in (text.find("/"), text.find(":")) if at > 0), default=len(text))
-        head, rest = text[:end], text[end:] or "/"
+        head, rest = names.parted(text)
         if head not in self._bookmarks:
             if len(self._bookmarks) >= _REMEMBERED:
                 self._bookmarks.clear()
             self._bookmarks[head] = self.context.call(names.location, self.context.user, f"{head}/")
         folder = self._bookmarks[head]
-        below = names.location(self.context.user, f"x{rest}", decode=self.decode).path
+        below = names.location(self.context.user, f"x{rest or '/'}", decode=self.decode).path
         return Location(folder.endpoint, folder.path + below.removeprefix("/~/").lstrip("/"))
 
     def _check_endpoint(self, name: str, line: ListLine, operand: int) -> None:

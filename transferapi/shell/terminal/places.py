@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 import threading
 import time
 from collections import OrderedDict
@@ -103,8 +102,8 @@ def _folder(user: User, place: str) -> list[Entry]:
 
 def parts(text: str) -> tuple[str, str] | None:
     """The folder with its endpoint, and the beginning of a name in it; None: the endpoint's name is not complete."""
-    separator = re.search("[:/]", text)
-    if separator is None:
+    endpoint, path = names.parted(text)
+    if not path:
         return None
-    last = text.rfind("/", separator.start()) if "/" in text[separator.start() :] else separator.start()
-    return text[: last + 1], text[last + 1 :]
+    behind = max(0, path.rfind("/")) + 1
+    return endpoint + path[:behind], path[behind:]
