@@ -156,10 +156,10 @@ class Exporter:
 
     def _record(self, span: Span) -> None:
         self._ids.use(span.id)
-        above = NonRecordingSpan(_context(SpanId(span.id.trace, span.parent))) if span.parent else None
+        above = _context(SpanId(span.id.trace, span.parent)) if span.parent else _NONE
         made = self._tracer.start_span(
             span.name,
-            set_span_in_context(above) if above else set_span_in_context(NonRecordingSpan(_NONE)),
+            set_span_in_context(NonRecordingSpan(above)),
             _KINDS[span.kind],
             span.attributes,
             [Link(_context(span.link))] if span.link else None,
