@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
 from typing import Any
@@ -13,7 +12,6 @@ from identity.models import User
 from identity.provider import identities, openid
 from identity.provider.identities import Identity
 from identity.ssh_keys import services as ssh_keys
-from identity.ssh_keys.services import SshKey
 from transferapi.rest.auth import account_documents, documents
 from transferapi.rest.auth.documents import ShownUser
 from transferapi.rest.transfer import VERSION
@@ -92,24 +90,6 @@ _IDENTITIES = Table[dict[str, Any]](
 # ---- the user
 
 
-@dataclass(frozen=True, slots=True)
-class _Profile:
-    document: dict[str, Any]
-    full_name: str
-    mails: bool
-    keys: Sequence[SshKey]
-
-    def lines(self) -> list[tuple[str, object]]:
-        return [
-            ("User Name", self.document["username"]),
-            ("Full Name", self.full_name),
-            ("Email", self.document["email"]),
-            ("Identity ID", self.document["id"]),
-            ("Mail Notifications", "on" if self.mails else "off"),
-            *(("SSH Public Key", f"{key.line} {key.label}".strip()) for key in self.keys),
-        ]
-
-
 @command("profile", "[OPTIONS]", Heading.OTHER,
          option("-n", "--notifications", metavar="on|off", read=on_off, about="turn mails on or off"), FORM,
          summary="Show your profile, or turn mails on or off")  # fmt: skip
@@ -123,12 +103,11 @@ def profile(context: Context, arguments: Arguments) -> None:
         context.call(mail_preferences.choose, context.user, enabled=arguments["notifications"])
         if arguments["form"] != "json":
             return
-    found = context.call(_profile, context.user)
+    document, pairs = context.call(_profile, context.user)
     if arguments["form"] == "json":
-        shown = [account_documents.SSH_KEY.document(key) for key in found.keys]
-        show(context, {**found.document, "mail_notifications": found.mails, "ssh_keys": shown})
-        return
-    _show_pairs(context, arguments, found.lines())
+        show(context, document)
+    else:
+        _show_pairs(context, arguments, pairs)
 
 
 def _show_pairs(context: Context, arguments: Arguments, pairs: Sequence[tuple[str, object]]) -> None:
@@ -139,9 +118,19 @@ def _show_pairs(context: Context, arguments: Arguments, pairs: Sequence[tuple[st
         context.out(f"{forms[arguments['form']]}\n")
 
 
-def _profile(user: User) -> _Profile:
-    found = documents.IDENTITY.document(ShownUser(Identity(user), user))
-    return _Profile(found, openid.name_of(user), mail_preferences.enabled(user), ssh_keys.list_of(user))
+def _profile(user: User) -> tuple[dict[str, Any], list[tuple[str, object]]]:
+    """The document, and the pairs that the other forms show."""
+    identity = documents.IDENTITY.document(ShownUser(Identity(user), user))
+    mails, keys = mail_preferences.enabled(user), ssh_keys.list_of(user)
+    shown_keys = [account_documents.SSH_KEY.document(key) for key in keys]
+    return {**identity, "mail_notifications": mails, "ssh_keys": shown_keys}, [
+        ("User Name", identity["username"]),
+        ("Full Name", openid.name_of(user)),
+        ("Email", identity["email"]),
+        ("Identity ID", identity["id"]),
+        ("Mail Notifications", "on" if mails else "off"),
+        *(("SSH Public Key", f"{key.line} {key.label}".strip()) for key in keys),
+    ]
 
 
 # ---- commands that were run
