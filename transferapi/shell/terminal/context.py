@@ -38,10 +38,10 @@ class TerminalContext:
     has_input = True
 
     def __init__(
-        self, channel: TerminalChannel, caller: Caller, keyboard: Keyboard, editor: Editor, typing: Typing | None = None
+        self, channel: TerminalChannel, caller: Caller, keyboard: Keyboard, editor: Editor, typing: Typing
     ) -> None:
         self.transport = caller.transport
-        self._typing = typing or Typing()
+        self._typing = typing
         self._caller, self._channel, self._keyboard, self._editor = caller, channel, keyboard, editor
         self._written = 0
 

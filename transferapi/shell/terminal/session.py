@@ -45,7 +45,7 @@ class _Session:
         self._editor = Editor(channel, self._keyboard)
         completer = Completer(caller)
         self._complete = completer.complete
-        typing = Typing(_LIST_HINT, _LIST_PROMPT, completer.complete_item) if interactive else None
+        typing = Typing(_LIST_HINT, _LIST_PROMPT, completer.complete_item) if interactive else Typing()
         self._context: Context = TerminalContext(channel, caller, self._keyboard, self._editor, typing)
         self._history = History()
         self._status = OK
