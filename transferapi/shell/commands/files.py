@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from itertools import islice
+from dataclasses import replace
+from itertools import chain, islice
 
 from endpoints import concurrency_limits, operations, registry
 from endpoints.gridftp.facts import Entry
@@ -73,7 +74,7 @@ def _file(context: Context, asked: FailedOperation, arguments: Arguments, *, bar
         _list(context, arguments, asked, bare=bare)
         return None
     except _NoFolderError:
-        entry = operate(context, asked, _stat, asked.path)
+        _, entry = operate(context, asked, operations.stat, asked.path)
         if not entry.is_directory:
             return entry
         raise ShellError(f"{asked.endpoint}:{asked.path} cannot be listed", "ExternalError") from None
@@ -113,10 +114,6 @@ def _opened(user: User, endpoint: str, path: str | None, kept: ExitStack, patter
     return found
 
 
-def _stat(user: User, endpoint: str, path: str) -> Entry:
-    return operations.stat(user, endpoint, path)[1]
-
-
 def _nothing_fits(user: User, endpoint: str) -> None:
     raise FaultError(make_fault(Kind.FILE_NOT_FOUND, "no name in this folder fits the pattern"))
 
@@ -142,7 +139,7 @@ def _show_file(context: Context, arguments: Arguments, entry: Entry, text: str) 
     if arguments["form"] != "text" or arguments["fields"]:
         _ROW.show(context, arguments, [entry], single=True)
         return
-    named = listing.renamed(entry, given)
+    named = replace(entry, name=given)
     context.out("".join(listing.long([named]) if arguments["long"] else listing.short([named])))
 
 
@@ -150,16 +147,11 @@ def _lines(context: Context, arguments: Arguments, found: Listing, entries: list
     if arguments["fields"] is None and arguments["form"] == "json":
         place = {"limit": len(entries), "offset": 0, "total": len(entries), "length": len(entries)}
         whole = {**context.call(documents.folder, found), **place, "DATA": Rows(entries, documents.FILE.document)}
-        return (part.decode("ascii") for part in _ended(json_documents.parts(whole)))
+        return (part.decode("ascii") for part in chain(json_documents.parts(whole), [b"\n"]))
     if arguments["fields"] is None and arguments["form"] == "text":
         return listing.long(entries) if arguments["long"] else listing.short(entries)
     _ROW.show(context, arguments, entries)
     return iter(())
-
-
-def _ended(parts: Iterator[bytes]) -> Iterator[bytes]:
-    yield from parts
-    yield b"\n"
 
 
 def _write(context: Context, lines: Iterator[str], kept: ExitStack) -> None:

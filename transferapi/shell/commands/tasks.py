@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator
+from functools import partial
 
 from endpoints.registry import canonical_name
 from transferapi.rest.transfer.tasks import documents
@@ -16,6 +17,7 @@ from transferapi.shell.tasks import records
 from transferapi.shell.tasks.submissions import number
 from transferapi.shell.words import quote
 from transferapi.tasks import queries
+from transferapi.tasks.forecast import services as forecasts
 from transferapi.tasks.models import Event, File, Task
 from transferapi.tasks.queries import MarkerPage
 from transferapi.tasks.states import Status
@@ -63,7 +65,7 @@ def details(context: Context, arguments: Arguments) -> None:
     elif arguments["subtasks"]:
         _show_files(context, arguments, task)
     elif arguments["form"] == "json" and arguments["fields"] is None:
-        show(context, context.call(records.detailed, task))
+        show(context, context.call(lambda: documents.task(task, forecasts.during(task))))
     else:
         records.DETAILS.show(context, arguments, [task], single=True)
 
@@ -121,9 +123,12 @@ def events(context: Context, arguments: Arguments) -> None:
 
 
 def _events(context: Context, task_id: uuid.UUID, *, faults: bool) -> Iterator[Event]:
+    """The oldest first. Raises TaskNotFoundError."""
+    only = True if faults else None
+    part = partial(queries.events, is_error=only, limit=records.PAGE, oldest_first=True)
     offset, more = 0, True
     while more:
-        page = context.call(records.events, context.user, task_id, offset, faults=faults)
+        page = context.call(part, context.user, task_id, offset=offset).rows
         yield from page
         offset += len(page)
         more = len(page) == records.PAGE

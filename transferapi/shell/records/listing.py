@@ -21,11 +21,6 @@ def itself(entry: Entry, name: str) -> Entry:
     return replace(entry, name=name, kind="dir", link_target=None)
 
 
-def renamed(entry: Entry, name: str) -> Entry:
-    """A file under the name that the user has given."""
-    return replace(entry, name=name)
-
-
 def short(entries: Iterable[Entry]) -> Iterator[str]:
     """One name a line; folders end in `/`."""
     return (f"{_name(entry)}\n" for entry in entries)

@@ -14,7 +14,6 @@ from transferapi.rest.transfer.tasks import documents
 from transferapi.shell.errors import ShellError
 from transferapi.shell.output import Column, Table
 from transferapi.tasks import display_state, queries
-from transferapi.tasks.forecast import services as forecasts
 from transferapi.tasks.models import Event, File, Task
 from transferapi.tasks.states import FileState
 
@@ -50,11 +49,6 @@ def _yes(name: str) -> Any:
 def _megabits(task: Task) -> str:
     rate = _document(task)["effective_bytes_per_second"] * 8 / 1e6
     return f"{rate:.3f}" if rate else "0"
-
-
-def detailed(task: Task) -> dict[str, Any]:
-    """The document of `GET /task/ID`."""
-    return documents.task(task, forecasts.during(task))
 
 
 def _destination(task: Task) -> str | None:
@@ -136,12 +130,6 @@ EVENTS = Table[Event](
     Column("Details", lambda event: event.details, keeps_lines=True),
     document=documents.EVENT.document,
 )
-
-
-def events(user: User, task_id: uuid.UUID, offset: int, *, faults: bool) -> list[Event]:
-    """A page of events, oldest first. Raises TaskNotFoundError."""
-    only = True if faults else None
-    return queries.events(user, task_id, is_error=only, limit=PAGE, offset=offset, oldest_first=True).rows
 
 
 # ---- files
