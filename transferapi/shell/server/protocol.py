@@ -24,6 +24,7 @@ from paramiko.common import (
     OPEN_SUCCEEDED,
     cMSG_CHANNEL_OPEN_FAILURE,
     cMSG_CHANNEL_OPEN_SUCCESS,
+    cMSG_CHANNEL_WINDOW_ADJUST,
     cMSG_DISCONNECT,
 )
 from paramiko.kex_curve25519 import KexCurve25519
@@ -180,10 +181,7 @@ class ShellChannel(paramiko.Channel):
         if more:
             with self.lock:
                 self._room += more
-            adjust = Message()
-            adjust.add_byte(bytes([MSG_CHANNEL_WINDOW_ADJUST]))
-            adjust.add_int(self.remote_chanid)
-            adjust.add_int(more)
+            adjust = _message(cMSG_CHANNEL_WINDOW_ADJUST, self.remote_chanid, more)
             with contextlib.suppress(OSError, EOFError, SSHException):
                 self.connection.transport._send_user_message(adjust)  # type: ignore[attr-defined]
 
@@ -276,13 +274,8 @@ class ShellTransport(paramiko.Transport):
 
     def disconnect(self, reason: int, text: str) -> None:
         """Send the reason to the client, and end the connection."""
-        message = Message()
-        message.add_byte(cMSG_DISCONNECT)
-        message.add_int(reason)
-        message.add_string(text)
-        message.add_string("en")
         with contextlib.suppress(OSError, EOFError, SSHException):
-            self._send_message(message)  # type: ignore[attr-defined]
+            self._send_message(_message(cMSG_DISCONNECT, reason, text, "en"))  # type: ignore[attr-defined]
         self.hang_up()
 
     def hang_up(self) -> None:
@@ -304,7 +297,7 @@ class ShellTransport(paramiko.Transport):
         if self._ever < self.connection.server.bounds.channels_ever:
             reason = self.connection.check_channel_request(kind, number)
         if reason != OPEN_SUCCEEDED:
-            self._refuse_channel(remote, reason)
+            self._send_message(_message(cMSG_CHANNEL_OPEN_FAILURE, remote, reason, "", "en"))  # type: ignore[attr-defined]
             return
         self._ever += 1
         channel = ShellChannel(number, self.connection)
@@ -316,21 +309,20 @@ class ShellTransport(paramiko.Transport):
             channel._set_remote_channel(remote, window, packet)  # type: ignore[attr-defined]
         channel.settimeout(self.connection.server.bounds.write_seconds)
         self.connection.opened(channel)
-        answer = Message()
-        answer.add_byte(cMSG_CHANNEL_OPEN_SUCCESS)
-        for value in (remote, number, self.default_window_size, self.default_max_packet_size):
-            answer.add_int(value)
-        self._send_message(answer)  # type: ignore[attr-defined]
-
-    def _refuse_channel(self, remote: int, reason: int) -> None:
-        answer = Message()
-        answer.add_byte(cMSG_CHANNEL_OPEN_FAILURE)
-        answer.add_int(remote)
-        answer.add_int(reason)
-        answer.add_string("")
-        answer.add_string("en")
-        self._send_message(answer)  # type: ignore[attr-defined]
+        bounds = self.default_window_size, self.default_max_packet_size
+        self._send_message(_message(cMSG_CHANNEL_OPEN_SUCCESS, remote, number, *bounds))  # type: ignore[attr-defined]
 
     def _unlink_channel(self, chanid: int) -> None:
         super()._unlink_channel(chanid)  # type: ignore[misc]
         self.connection.closed(chanid)
+
+
+def _message(kind: bytes, *values: int | str) -> Message:
+    message = Message()
+    message.add_byte(kind)
+    for value in values:
+        if isinstance(value, int):
+            message.add_int(value)
+        else:
+            message.add_string(value)
+    return message
