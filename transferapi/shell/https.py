@@ -63,29 +63,25 @@ class TimeOverError(ShellError):
     status = TIMED_OUT
 
 
-class _Waiting:
-    """The requests that wait for tasks."""
-
-    def __init__(self) -> None:
-        self._guard = threading.Lock()
-        self._users: Counter[UUID] = Counter()
-
-    @contextmanager
-    def place(self, user_id: UUID) -> Iterator[None]:
-        """A place for one request. Raises TimeOverError where none is free."""
-        with self._guard:
-            if self._users.total() >= MAX_WAITING or self._users[user_id] >= MAX_WAITING_OF_USER:
-                raise TimeOverError("Too many requests over https wait for tasks; what this one began goes on")
-            self._users[user_id] += 1
-        try:
-            yield
-        finally:
-            with self._guard:
-                self._users[user_id] -= 1
-                self._users = +self._users
+#: The requests that wait for tasks, by user.
+_waiting: Counter[UUID] = Counter()
+_guard = threading.Lock()
 
 
-_waiting = _Waiting()
+@contextmanager
+def _waiting_place(user_id: UUID) -> Iterator[None]:
+    """A place for one request that waits. Raises TimeOverError where none is free."""
+    with _guard:
+        if _waiting.total() >= MAX_WAITING or _waiting[user_id] >= MAX_WAITING_OF_USER:
+            raise TimeOverError("Too many requests over https wait for tasks; what this one began goes on")
+        _waiting[user_id] += 1
+    try:
+        yield
+    finally:
+        with _guard:
+            _waiting[user_id] -= 1
+            if not _waiting[user_id]:
+                del _waiting[user_id]
 
 
 class HttpsContext:
@@ -156,7 +152,7 @@ class HttpsContext:
         if self.seconds_left <= 0:
             raise TimeOverError(f"A request over https takes at most {MAX_SECONDS:.0f} seconds; what it began goes on")
         if not self._waits:
-            self._place.enter_context(_waiting.place(self.user.pk))
+            self._place.enter_context(_waiting_place(self.user.pk))
             self._waits = True
         if not connection.in_atomic_block:
             connection.close()

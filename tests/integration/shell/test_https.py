@@ -266,7 +266,7 @@ def test_a_place_is_given_back_after_an_error(alice: User) -> None:
 
     with pytest.raises(ZeroDivisionError):
         fail()
-    assert https._waiting._users.total() == 0
+    assert https._waiting.total() == 0
 
 
 def test_tokens_and_lines_are_in_no_log(send: Send, caplog: pytest.LogCaptureFixture) -> None:
