@@ -29,8 +29,8 @@ class PipeContext:
         self.transport = session.transport
         self._session, self._channel = session, channel
         self._most = channel.connection.server.bounds.output
-        self._held: list[bytes] = []
-        self._octets = 0
+        #: Output that is to be sent.
+        self._held = bytearray()
         self._reading = False
 
     @property
@@ -46,10 +46,8 @@ class PipeContext:
 
     def out(self, text: str) -> None:
         """Write to standard output. Small texts are sent together: each packet costs time. Raises DisconnectedError."""
-        data = encoded(text)
-        self._held.append(data)
-        self._octets += len(data)
-        if self._octets >= self._most:
+        self._held += encoded(text)
+        if len(self._held) >= self._most:
             self.flush()
 
     def err(self, text: str) -> None:
@@ -70,14 +68,11 @@ class PipeContext:
 
     def flush(self) -> None:
         """Send the output that is held. Raises DisconnectedError, InterruptedByUserError."""
+        data = bytes(self._held)
+        self._held.clear()
         if self._channel.input.interrupted():
-            self._held.clear()
-            self._octets = 0
             raise InterruptedByUserError
-        if self._held:
-            data = b"".join(self._held)
-            self._held.clear()
-            self._octets = 0
+        if data:
             self._channel.write(data)
 
     def _line(self) -> bytes | None:
