@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from datetime import UTC
 from functools import partial
 
 from endpoints.gridftp.facts import Entry
-from transferapi.shell.output import UNSET
+from transferapi.shell.output import UNSET, value_text
 
 _BITS = "rwxrwxrwx"
 _UNKNOWN = "?"
@@ -83,9 +82,7 @@ def _size(entry: Entry) -> str:
 
 def _moment(entry: Entry) -> str:
     """Date and time in UTC."""
-    if entry.modified is None:
-        return f"{UNSET} {UNSET}"
-    return entry.modified.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+    return f"{UNSET} {UNSET}" if entry.modified is None else value_text(entry.modified)
 
 
 def _mode(entry: Entry) -> str:
