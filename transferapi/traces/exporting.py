@@ -16,10 +16,8 @@ _exporter: Exporter | None = None
 
 
 def start(address: str, headers: Mapping[str, str], ratio: float, *, kind: str, version: str) -> None:
-    """Export spans of this process from now on; "": it has none. Call it after the fork."""
+    """Export spans of this process from now on. Call it after the fork."""
     global _exporter
-    if not address:
-        return
     from .sdk import Exporter
 
     _exporter = Exporter(address, headers, kind, version)
