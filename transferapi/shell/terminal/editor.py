@@ -52,9 +52,9 @@ class Editor:
         """
         line = Line() if not echo else self._line
         line.clear()
-        reading = _Reading(self._channel, self._keyboard, self._display, line, prompt, history, complete, echo)
+        known = history or History()
         try:
-            text = reading.run()
+            text = _Reading(self._channel, self._keyboard, self._display, line, prompt, known, complete, echo).run()
         finally:
             line.clear()
         if history is not None:
@@ -62,26 +62,20 @@ class Editor:
         return text
 
 
+@dataclass
 class _Reading:
     """The reading of one line."""
 
-    def __init__(
-        self,
-        channel: TerminalChannel,
-        keyboard: Keyboard,
-        display: Display,
-        line: Line,
-        prompt: str,
-        history: History | None,
-        complete: Complete | None,
-        echo: bool,
-    ) -> None:
-        self._channel, self._keyboard, self._display, self._line = channel, keyboard, display, line
-        self._prompt, self._echo = prompt, echo
-        self._history = history or History()
-        self._complete = complete
-        self._pasting = False
-        self._search: _Search | None = None
+    _channel: TerminalChannel
+    _keyboard: Keyboard
+    _display: Display
+    _line: Line
+    _prompt: str
+    _history: History
+    _complete: Complete | None
+    _echo: bool
+    _pasting: bool = False
+    _search: _Search | None = None
 
     def run(self) -> str:
         self._history.rewind()
@@ -117,12 +111,9 @@ class _Reading:
         raise EOFError
 
     def _show(self) -> None:
-        if not self._echo:
-            self._display.show(self._prompt, "", 0)
-        elif self._search is not None:
-            self._display.show(self._search.prompt(), self._line.text, self._line.cursor)
-        else:
-            self._display.show(self._prompt, self._line.text, self._line.cursor)
+        prompt = self._prompt if self._search is None else self._search.prompt()
+        text, cursor = (self._line.text, self._line.cursor) if self._echo else ("", 0)
+        self._display.show(prompt, text, cursor)
 
     def _handle(self, key: TerminalKey | Text) -> None:
         if isinstance(key, Text):
