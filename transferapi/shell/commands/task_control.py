@@ -17,7 +17,6 @@ from transferapi.tasks import moves, queries
 from transferapi.tasks.items import retry as retries
 from transferapi.tasks.items.retry import NewTask
 from transferapi.tasks.managers import actions
-from transferapi.tasks.states import Status
 
 #: Tasks of one `wait` or `cancel`.
 MOST = 100
@@ -61,8 +60,7 @@ def cancel(context: Context, arguments: Arguments) -> None:
     if arguments["all"] == bool(arguments.operands):
         raise UsageError("give the ids of tasks, or --all")
     if arguments["all"]:
-        states = (Status.ACTIVE.value, Status.INACTIVE.value)
-        ids = [task.pk for task in context.call(records.tasks, context.user, states, MOST)]
+        ids = [task.pk for task in context.call(records.tasks, context.user, records.UNFINISHED, MOST)]
     else:
         ids = _ids(arguments)
         for one in ids:

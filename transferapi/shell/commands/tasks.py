@@ -20,9 +20,7 @@ from transferapi.tasks import queries
 from transferapi.tasks.forecast import services as forecasts
 from transferapi.tasks.models import Event, File, Task
 from transferapi.tasks.queries import MarkerPage
-from transferapi.tasks.states import Status
 
-_UNFINISHED = (Status.ACTIVE.value, Status.INACTIVE.value)
 #: Tasks that `status -a` shows without -l.
 _DEFAULT, _MOST = 100, 10_000
 
@@ -42,7 +40,7 @@ def status(context: Context, arguments: Arguments) -> None:
         [text] = operands(arguments, 1)
         found = [context.call(queries.get, context.user, records.task_id(text))]
     else:
-        wanted = () if arguments["all"] else _UNFINISHED
+        wanted = () if arguments["all"] else records.UNFINISHED
         found = context.call(records.tasks, context.user, wanted, arguments["limit"] or _DEFAULT)
     records.STATUS.show(context, arguments, found, single=bool(arguments.operands))
 

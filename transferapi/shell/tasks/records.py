@@ -15,10 +15,12 @@ from transferapi.shell.errors import ShellError
 from transferapi.shell.output import Column, Table
 from transferapi.tasks import display_state, queries
 from transferapi.tasks.models import Event, File, Task
-from transferapi.tasks.states import FileState
+from transferapi.tasks.states import FileState, Status
 
 #: Rows that are read at a time.
 PAGE = 500
+#: The states of tasks that are not done.
+UNFINISHED = (Status.ACTIVE.value, Status.INACTIVE.value)
 #: The codes of events that are no faults and that `events` shows without `--all`: programs treat others as fatal.
 WELL_KNOWN = frozenset({"STARTED", "PROGRESS", "SUCCEEDED", "CANCELED"})
 
