@@ -43,13 +43,12 @@ class ShellConnection(paramiko.ServerInterface):
     The base class refuses what is not here: the methods `none` and `password`, variables, forwarded ports.
     """
 
-    def __init__(self, sock: socket.socket, address: str, server: Listener) -> None:
-        self.server = server
+    def __init__(self, sock: socket.socket, address: str, server: Listener, ticket: Ticket) -> None:
+        self.server, self.ticket = server, ticket
         self.address = address
         self.network = network_of(address)
         self.began = self._active = time.monotonic()
         self.session: ShellSession | None = None
-        self.ticket: Ticket | None = None
         self._sign_in = ShellSignIn(self._call_for_sign_in, address, server.bounds.attempts)
         self._channels: dict[int, ShellChannel] = {}
         self._over = False
@@ -91,7 +90,6 @@ class ShellConnection(paramiko.ServerInterface):
         """The transport has verified the sign-in."""
         login = self._sign_in.login
         assert login is not None
-        assert self.ticket is not None
         if not self.server.admission.sign_in(self.ticket, login.user.pk):
             tallies.add("shell_sign_ins", "crowded")
             self.transport.disconnect(TOO_MANY_CONNECTIONS, "There are too many sessions; close some, or try later")
@@ -110,8 +108,7 @@ class ShellConnection(paramiko.ServerInterface):
         self._over = True
         for number in list(self._channels):
             self.closed(number)
-        if self.ticket is not None:
-            self.server.gone(self, self.ticket)
+        self.server.gone(self)
         if self.session is None:
             self.server.failures.failed(self.network, self._failure())
         else:

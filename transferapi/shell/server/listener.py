@@ -14,7 +14,7 @@ from identity.networks import network_of
 from transferapi.outages import watchdog
 from transferapi.tasks.upkeep import tallies
 
-from .admission import ShellConnectionLimits, Ticket
+from .admission import ShellConnectionLimits
 from .bounds import ShellBounds
 from .calls import Calls
 from .connection import ShellConnection
@@ -84,8 +84,8 @@ class Listener:
         self.calls.close()
         self.sign_ins.close()
 
-    def gone(self, connection: ShellConnection, ticket: Ticket) -> None:
-        self.admission.leave(ticket)
+    def gone(self, connection: ShellConnection) -> None:
+        self.admission.leave(connection.ticket)
         self._connections.discard(connection)
 
     def gauges(self) -> dict[str, int]:
@@ -100,8 +100,7 @@ class Listener:
             return
         try:
             _configure(sock)
-            connection = ShellConnection(sock, address, self)
-            connection.ticket = ticket
+            connection = ShellConnection(sock, address, self, ticket)
             self._connections.add(connection)
             connection.start()
         except (OSError, RuntimeError) as error:
