@@ -29,8 +29,9 @@ class Front(asyncio.Protocol):
     def __init__(self, relay: Relay) -> None:
         self._relay = relay
         self._received = bytearray()
-        self._transport: asyncio.Transport | None = None
-        self._timer: asyncio.TimerHandle | None = None
+        #: From `connection_made` on.
+        self._transport: asyncio.Transport
+        self._timer: asyncio.TimerHandle
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -38,7 +39,7 @@ class Front(asyncio.Protocol):
         self._timer = loop.call_later(self._relay.bounds.sign_in_seconds, self._transport.abort)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._stop_timer()
+        self._timer.cancel()
 
     def data_received(self, data: bytes) -> None:
         self._received += data
@@ -47,23 +48,17 @@ class Front(asyncio.Protocol):
         else:
             self._read_head()
 
-    def _stop_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-
     def _read_request(self) -> None:
-        assert self._transport is not None
         line, end, rest = self._received.partition(b"\n")
         if (not end and len(line) > MAX_REQUEST) or rest:
             self._transport.abort()
         elif end:
-            self._stop_timer()
+            self._timer.cancel()
             dial = Dial(self._relay, self._transport)
             self._transport.set_protocol(dial)
             dial.begin(bytes(line))
 
     def _read_head(self) -> None:
-        assert self._transport is not None
         head, end, rest = self._received.partition(b"\r\n\r\n")
         if not end:
             if len(head) > _MAX_HEAD:
@@ -82,12 +77,11 @@ class Front(asyncio.Protocol):
             self._refuse("426 Upgrade Required", "Upgrade: websocket", "Sec-WebSocket-Version: 13")
 
     def _admit(self, head: websocket.Head, subprotocol: str, rest: bytes) -> None:
-        assert self._transport is not None
         address = head.fields.get("x-forwarded-for", "").split(",")[-1].strip() or _peer(self._transport)
         if not self._relay.strangers.enter(network_of(address)):
             self._refuse("503 Service Unavailable", f"Retry-After: {_RETRY_SECONDS}")
             return
-        self._stop_timer()
+        self._timer.cancel()
         is_data = subprotocol == websocket.DATA_SUBPROTOCOL
         tunnel = (DataTunnel if is_data else AgentTunnel)(self._relay, address)
         self._transport.set_protocol(tunnel)
@@ -99,7 +93,6 @@ class Front(asyncio.Protocol):
             tunnel.data_received(rest)
 
     def _refuse(self, status: str, *fields: str) -> None:
-        assert self._transport is not None
         lines = (f"HTTP/1.1 {status}", *fields, "Content-Length: 0", "Connection: close", "", "")
         self._transport.write("\r\n".join(lines).encode())
         self._transport.close()

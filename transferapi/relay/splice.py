@@ -52,12 +52,12 @@ class SpliceEnd(ChannelHandler):
 
     def __init__(self, channel: TunnelChannel, meter: TrafficMeter) -> None:
         self.channel, self._meter = channel, meter
-        self.other: SpliceEnd | None = None
+        #: Set by `splice`.
+        self.other: SpliceEnd
         #: Credit of this channel that was passed on to the other end, and has not been used.
         self._passed_on = 0
 
     def data(self, octets: bytes) -> None:
-        assert self.other is not None
         self._meter.passed(len(octets))
         if not self.other.channel.ended:
             self.other._passed_on -= len(octets)
@@ -72,17 +72,14 @@ class SpliceEnd(ChannelHandler):
             self._meter.later(more, self._grant)
 
     def _grant(self, octets: int) -> None:
-        assert self.other is not None
         self.other.channel.grant(octets)
 
     def finished(self) -> None:
-        assert self.other is not None
         self.other.channel.finish()
         if self.channel.sent_finish:
             self._meter.end()
 
     def reset(self, code: str, reason: str) -> None:
-        assert self.other is not None
         self.other.channel.reset(code, reason)
         self._meter.end()
 
