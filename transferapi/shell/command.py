@@ -16,10 +16,10 @@ from enum import StrEnum
 
 from .context import Context
 from .errors import UsageError
-from .options import Arguments, Option, flag, parse
-from .words import Word
+from .options import Arguments, Option, flag
 
 Run = Callable[[Context, Arguments], int | None]
+#: An option of all commands.
 HELP = flag("-h", "--help", about="show this help")
 
 
@@ -47,10 +47,6 @@ class ShellCommand:
     def manual(self) -> str:
         return inspect.cleandoc(self.run.__doc__ or "")
 
-    def parse(self, words: list[Word]) -> Arguments:
-        """Raises UsageError, InvalidNumberError."""
-        return parse((*self.options, HELP), words)
-
 
 #: All commands by name.
 COMMANDS: dict[str, ShellCommand] = {}
@@ -62,7 +58,7 @@ def command(
     """Declare a command. The same function may be declared under several names; the further ones are hidden."""
 
     def declare(run: Run) -> Run:
-        COMMANDS[name] = ShellCommand(name, usage, heading, summary, options, run, hidden)
+        COMMANDS[name] = ShellCommand(name, usage, heading, summary, (*options, HELP), run, hidden)
         return run
 
     return declare

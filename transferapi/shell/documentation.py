@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import textwrap
 
-from .command import COMMANDS, HELP, ShellCommand
+from .command import COMMANDS, ShellCommand
 from .options import Option
 
 WIDTH = 79
@@ -26,7 +26,7 @@ def manual(command: ShellCommand) -> str:
 
 
 def _page(command: ShellCommand, text: str) -> str:
-    options = "".join(map(_option, (*command.options, HELP)))
+    options = "".join(map(_option, command.options))
     return f"{usage_line(command)}\n\n{text}\n\nOptions:\n{options}"
 
 

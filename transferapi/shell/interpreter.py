@@ -27,7 +27,7 @@ from .errors import (
     ShellError,
     UsageError,
 )
-from .options import Arguments
+from .options import Arguments, parse
 from .words import MAX_LINE, Word, split
 
 log = logging.getLogger(__name__)
@@ -88,7 +88,7 @@ def _unknown(word: Word, found: ShellCommand | None, context: Context) -> str:
 
 def _run(command: ShellCommand, words: list[Word], context: Context) -> int:
     try:
-        arguments = command.parse(words)
+        arguments = parse(command.options, words)
         if arguments["help"]:
             context.out(documentation.usage(command))
             return OK

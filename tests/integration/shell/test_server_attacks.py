@@ -22,7 +22,7 @@ from identity.models import User
 from tests.integration.cast import make_endpoint
 from tests.servers.shell_server import HOST, ShellServer, shell_server
 from tests.waiting import eventually
-from transferapi.shell.command import COMMANDS, Heading, ShellCommand
+from transferapi.shell.command import COMMANDS, HELP, Heading, ShellCommand
 from transferapi.shell.context import Context, Signal
 from transferapi.shell.errors import DisconnectedError
 from transferapi.shell.options import Arguments
@@ -53,7 +53,7 @@ def command() -> Iterator[Callable[[str, Callable[[Context], int]], None]]:
         def run_it(context: Context, arguments: Arguments) -> int:
             return run(context)
 
-        COMMANDS[name] = ShellCommand(name, "", Heading.OTHER, "", (), run_it)
+        COMMANDS[name] = ShellCommand(name, "", Heading.OTHER, "", (HELP,), run_it)
         made.append(name)
 
     yield declare

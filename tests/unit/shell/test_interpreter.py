@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from identity.models import User
 from tests.shell_context import Result, Shell
-from transferapi.shell.command import COMMANDS, Heading, ShellCommand, operands
+from transferapi.shell.command import COMMANDS, HELP, Heading, ShellCommand, operands
 from transferapi.shell.context import Context
 from transferapi.shell.documentation import WIDTH, manual
 from transferapi.shell.errors import OperationError, SessionEndedError
@@ -39,7 +39,7 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> None:
             raise OperationError("Cannot make it", "MKD /x\ny", "Path already exists", "550-a\n550 b", "Exists")
         raise ValueError(f"a secret of {text}")
 
-    options = (option("--perf-p", metavar="N", about="a number", read=number(1, 64)), FORM)
+    options = (option("--perf-p", metavar="N", about="a number", read=number(1, 64)), FORM, HELP)
     monkeypatch.setitem(COMMANDS, "fail", ShellCommand("fail", "OPERAND", Heading.OTHER, "Fail", options, fail))
 
 

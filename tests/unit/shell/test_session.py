@@ -8,7 +8,7 @@ from typing import Any, ParamSpec, TypeVar
 import pytest
 
 from identity.models import User
-from transferapi.shell.command import COMMANDS, Heading, ShellCommand
+from transferapi.shell.command import COMMANDS, HELP, Heading, ShellCommand
 from transferapi.shell.context import Context, Signal
 from transferapi.shell.options import Arguments
 from transferapi.shell.progress import Progress, follow
@@ -66,7 +66,7 @@ def declare(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, Callable[[Context
         def with_arguments(context: Context, arguments: Arguments) -> int | None:
             return run(context)
 
-        monkeypatch.setitem(COMMANDS, name, ShellCommand(name, "", Heading.OTHER, "A test", (), with_arguments))
+        monkeypatch.setitem(COMMANDS, name, ShellCommand(name, "", Heading.OTHER, "A test", (HELP,), with_arguments))
 
     return add
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from transferapi.shell.command import COMMANDS, HELP, ShellCommand
+from transferapi.shell.command import COMMANDS, ShellCommand
 from transferapi.shell.commands import load
 from transferapi.shell.context import Caller
 from transferapi.shell.errors import UsageError
@@ -129,10 +129,8 @@ def _entries(places: KnownPlaces, folder: str, begin: str, *, encode: bool) -> I
 
 
 def _options(command: ShellCommand) -> list[Candidate]:
-    options = (*command.options, HELP)
-    return [Candidate(name) for one in options for name in one.names if name.startswith("--")] or [
-        Candidate(name) for one in options for name in one.names
-    ]
+    """The long names: HELP has one."""
+    return [Candidate(name) for one in command.options for name in one.names if name.startswith("--")]
 
 
 def _words(text: str) -> tuple[list[Word], Word, str] | None:
