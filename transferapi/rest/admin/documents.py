@@ -8,7 +8,7 @@ from identity.audit.export import COLUMNS
 from identity.audit.export import document as audit_document
 from identity.models import AuditEvent, Invitation, User
 from transferapi.rest.openapi import types as t
-from transferapi.rest.openapi.common import LENGTH, done
+from transferapi.rest.openapi.common import LENGTH, ActionDocument
 from transferapi.rest.openapi.document_types import (
     AsJson,
     Field,
@@ -62,7 +62,7 @@ INVITATION_REQUEST = RequestDocument(
     Field("days", t.about("lifetime in days, 1 to 90; absent: 7", t.MAYBE_NUMBER)),
     example={"email": "carol@example.org", "days": 7},
 )
-INVITATION_CREATED = done(
+INVITATION_CREATED = ActionDocument(
     "invitation_create_result",
     Field("id", t.UUID),
     Field("link", t.about("shown this once", t.TEXT), example="https://waybill.example.org/signup/invitation?code=..."),

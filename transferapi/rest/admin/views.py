@@ -21,7 +21,7 @@ from identity.sign_up import invitations
 from identity.users import UserDetails
 from transferapi.rest.auth import account_documents
 from transferapi.rest.auth.account import AccountView
-from transferapi.rest.http.base import created, listing, result
+from transferapi.rest.http.base import listing, result
 from transferapi.rest.http.errors import BadRequest
 from transferapi.rest.http.long_answers import paced
 from transferapi.rest.openapi import description
@@ -113,9 +113,9 @@ class Invitations(AccountView):
         given = documents.INVITATION_REQUEST.read(request.data)
         days = invitations.DAYS if given["days"] is None else given["days"]
         row, link = invitations.invite(self.user, given["email"] or "", days)
-        more = {"id": str(row.pk), "link": link.value, "expire_time": wire_time(row.expires_at)}
-        message = "The invitation is made; this is the only time its link is shown"
-        return created(request, "invitation_create_result", message, 201, more)
+        return documents.INVITATION_CREATED.answer(
+            request, id=str(row.pk), link=link.value, expire_time=wire_time(row.expires_at)
+        )
 
 
 class InvitationDetail(AccountView):

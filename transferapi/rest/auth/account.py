@@ -15,7 +15,7 @@ from identity.linked import services as linked
 from identity.sessions import proof
 from identity.sessions.proof import SignInProof
 from transferapi.rest.http.authentication import Certified, HasScope, NotByApplication, RecentSession
-from transferapi.rest.http.base import View, created, listing, result
+from transferapi.rest.http.base import View, listing, result
 from transferapi.rest.http.client_certificates import subject_of
 from transferapi.rest.http.errors import BadRequest
 from transferapi.rest.openapi import description
@@ -49,9 +49,9 @@ class ApiTokens(WaysInView):
     def post(self, request: Request) -> Response:
         given = documents.API_TOKEN_REQUEST.read(request.data)
         row, token = tokens.make(self.user, _label(given["label"]), _lifetime(given["expires_in"]))
-        more = {"id": str(row.pk), "token": token.value, "expire_time": wire_time(row.expires_at)}
-        message = "The token is made; this is the only time it is shown"
-        return created(request, "api_token_create_result", message, 201, more)
+        return documents.API_TOKEN_CREATED.answer(
+            request, id=str(row.pk), token=token.value, expire_time=wire_time(row.expires_at)
+        )
 
 
 class ApiTokenDetail(AccountView):

@@ -10,7 +10,7 @@ from identity.sessions.open_sessions import OpenSession
 from identity.ssh_keys.public_keys import ALGORITHMS
 from identity.ssh_keys.services import SshKey
 from transferapi.rest.openapi import types as t
-from transferapi.rest.openapi.common import LENGTH, done
+from transferapi.rest.openapi.common import LENGTH, ActionDocument
 from transferapi.rest.openapi.document_types import (
     AsJson,
     Field,
@@ -33,7 +33,7 @@ API_TOKEN = ResponseDocument[ApiToken](
     Field("expire_time", t.MAYBE_TIME, "expires_at"),
 )
 API_TOKEN_LIST = ListDocument("api_token_list", API_TOKEN, LENGTH)
-API_TOKEN_CREATED = done(
+API_TOKEN_CREATED = ActionDocument(
     "api_token_create_result",
     Field("id", t.UUID),
     Field("token", t.about("shown this once", t.TEXT), example="wb_..."),

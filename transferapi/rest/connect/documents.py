@@ -10,7 +10,7 @@ from endpoints.connect.setup import Issued
 from endpoints.models import Agent
 from endpoints.registry import canonical_name
 from transferapi.rest.openapi import types as t
-from transferapi.rest.openapi.common import done
+from transferapi.rest.openapi.common import ActionDocument
 from transferapi.rest.openapi.document_types import Field, RequestDocument, ResponseDocument
 
 _VERSION = Field[Agent](
@@ -52,7 +52,7 @@ AGENT = ResponseDocument[ShownAgent](
     Field("setup_key_expire_time", t.about("expiry of the newest setup key", t.MAYBE_TIME), "row.setup_expires_at"),
     Field("setup_key_used_time", t.MAYBE_TIME, "row.setup_used_at"),
 )
-SETUP_KEY_CREATED = done(
+SETUP_KEY_CREATED = ActionDocument(
     "setup_key_create_result",
     Field("globus_connect_setup_key", t.about("shown this once", t.TEXT), example="wb1...."),
     Field("expire_time", t.TIME),

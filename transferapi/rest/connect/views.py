@@ -15,7 +15,7 @@ from endpoints.connect.presence import presence_of
 from endpoints.connect.program import program
 from endpoints.connect.setup import AgentVersion
 from identity.hidden import Secret
-from transferapi.rest.http.base import View, created, result
+from transferapi.rest.http.base import View, result
 from transferapi.rest.openapi import description
 
 from . import documents
@@ -62,9 +62,9 @@ class NewSetupKey(View):
     @sensitive_variables()
     def post(self, request: Request, endpoint: str) -> Response:
         key = setup_keys.new_key(self.user, endpoint)
-        more = {"globus_connect_setup_key": key.text.value, "expire_time": key.expires_at.isoformat()}
-        message = "The setup key is made; this is the only time it is shown"
-        return created(request, "setup_key_create_result", message, 201, more)
+        return documents.SETUP_KEY_CREATED.answer(
+            request, globus_connect_setup_key=key.text.value, expire_time=key.expires_at.isoformat()
+        )
 
 
 class AgentDetail(View):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any, cast
 
@@ -121,10 +121,3 @@ def result(request: Request, code: str, message: str, **more: Any) -> Response:
 def listing(data_type: str, data: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
     """A list document."""
     return {"DATA_TYPE": data_type, "length": len(data), **more, "DATA": data}
-
-
-def created(request: Request, data_type: str, message: str, status: int, more: Mapping[str, Any]) -> Response:
-    """The answer for a thing that was created (201) or accepted (202)."""
-    body = {"DATA_TYPE": data_type, "code": "Created", "message": message, **more}
-    body |= {"request_id": request_id(request), "resource": resource(request)}
-    return Response(body, status=status)

@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from transferapi.rest.http.errors import request_id, resource
+
 from .document_types import Field, ResponseDocument
 from .types import NUMBER, TEXT, about, list_of
 
@@ -41,7 +48,14 @@ ERROR = ResponseDocument[None](
 RESULT = ResponseDocument[None]("result", *DONE, Field("id", about("of what was changed", TEXT), sometimes=True))
 
 
-def done(name: str, *fields: Field[None], code: str = "Created", message: str, resource: str) -> ResponseDocument[None]:
-    """The document of an action, with more fields. code, message and resource are for the example."""
-    example = {"code": code, "message": message, "resource": resource}
-    return ResponseDocument[None](name, *DONE, *fields, example=example)
+class ActionDocument(ResponseDocument[None]):
+    """The document of an action, with more fields. resource: for the example."""
+
+    def __init__(self, name: str, *fields: Field[None], code: str = "Created", message: str, resource: str) -> None:
+        super().__init__(name, *DONE, *fields, example={"code": code, "message": message, "resource": resource})
+        self._said = {"DATA_TYPE": name, "code": code, "message": message}
+
+    def answer(self, request: Request, status: int = 201, **more: Any) -> Response:
+        """The answer to a request that created something (201), or was accepted (202). more: the other fields."""
+        about_request = {"request_id": request_id(request), "resource": resource(request)}
+        return Response({**self._said, **more, **about_request}, status=status)

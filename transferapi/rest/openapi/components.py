@@ -23,6 +23,7 @@ from transferapi.rest.transfer.submission import documents as submission
 from transferapi.rest.transfer.tasks import documents as tasks
 
 from . import common
+from .common import ActionDocument
 from .document_types import ListDocument, OtherRequest, OtherResponse, RequestDocument, ResponseDocument
 from .types import Schema
 
@@ -54,7 +55,7 @@ def _public(module: ModuleType) -> Iterable[tuple[str, Any]]:
     return ((name, one) for name, one in vars(module).items() if not name.startswith("_"))
 
 
-_RESPONSES = _declared(ResponseDocument, ListDocument, OtherResponse)
+_RESPONSES = _declared(ResponseDocument, ActionDocument, ListDocument, OtherResponse)
 _REQUESTS = _declared(RequestDocument, OtherRequest)
 #: The schemas of documents, and one complete example of each, by name.
 RESPONSES = {name: one.schema for name, one in _RESPONSES.items()}

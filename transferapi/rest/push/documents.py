@@ -6,7 +6,7 @@ from identity.languages import preferences as language_preferences
 from identity.languages.catalog import LANGUAGES
 from identity.models import User
 from transferapi.rest.openapi import types as t
-from transferapi.rest.openapi.common import LENGTH, LISTED, done
+from transferapi.rest.openapi.common import LENGTH, LISTED, ActionDocument
 from transferapi.rest.openapi.document_types import Field, ListDocument, RequestDocument, ResponseDocument, optional
 from transferapi.tasks.models import Delivery, Webhook
 from transferapi.tasks.notify import mail_preferences
@@ -58,7 +58,7 @@ WEBHOOK_REQUEST = RequestDocument(
 WEBHOOK_CHANGE = RequestDocument(
     "webhook_change", "", *optional(_URL, _STATUSES, _ENABLED), data_type="webhook", example={"enabled": True}
 )
-WEBHOOK_CREATED = done(
+WEBHOOK_CREATED = ActionDocument(
     "webhook_create_result",
     Field("id", t.UUID, example=_ID),
     Field(
@@ -69,7 +69,7 @@ WEBHOOK_CREATED = done(
     message="Webhook created successfully. Keep its secret: it is not shown again",
     resource="/webhook",
 )
-WEBHOOK_TEST = done(
+WEBHOOK_TEST = ActionDocument(
     "webhook_test_result",
     Field("delivery_id", t.UUID, example=_DELIVERY_ID),
     message="It is sent within seconds; see delivery_list for what came of it",

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from django.views.decorators.debug import sensitive_variables
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from transferapi.rest.http.base import View, created, listing, result
+from transferapi.rest.http.base import View, listing, result
 from transferapi.rest.http.parsing import query_limit, query_number
 from transferapi.rest.openapi import description
 from transferapi.tasks.notify import webhooks
@@ -23,9 +21,7 @@ class WebhookCreate(View):
     @sensitive_variables()
     def post(self, request: Request) -> Response:
         row, secret = webhooks.create(self.user, **documents.WEBHOOK_REQUEST.read(request.data))
-        more: dict[str, Any] = {"id": str(row.pk), "secret": secret.value}
-        message = "Webhook created successfully. Keep its secret: it is not shown again"
-        return created(request, "webhook_create_result", message, 201, more)
+        return documents.WEBHOOK_CREATED.answer(request, id=str(row.pk), secret=secret.value)
 
 
 class WebhookList(View):
@@ -56,8 +52,7 @@ class WebhookTest(View):
     @description.operation("Send something to a webhook, to try it", answer="webhook_test_result", status=202)
     def post(self, request: Request, webhook: str) -> Response:
         made = webhooks.send_test(self.user, webhook)
-        message = "It is sent within seconds; see delivery_list for what came of it"
-        return created(request, "webhook_test_result", message, 202, {"delivery_id": str(made.pk)})
+        return documents.WEBHOOK_TEST.answer(request, 202, delivery_id=str(made.pk))
 
 
 class DeliveryList(View):

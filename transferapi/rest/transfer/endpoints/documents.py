@@ -22,7 +22,7 @@ from endpoints.servers.server_spec import PINNED_SCHEMES
 from identity.linked import shown as shown_identity
 from identity.models import User
 from transferapi.rest.openapi import types as t
-from transferapi.rest.openapi.common import LENGTH, LISTED, done
+from transferapi.rest.openapi.common import LENGTH, LISTED, ActionDocument
 from transferapi.rest.openapi.document_types import (
     Always,
     Field,
@@ -69,7 +69,7 @@ SERVER = ResponseDocument[Server](
     *each("outgoing_data_port_start outgoing_data_port_end", t.MAYBE_NUMBER, Always(None)),
 )
 SERVER_LIST = ListDocument("endpoint_server_list", SERVER, LENGTH, Field("endpoint", t.TEXT, example="go#ep1"))
-SERVER_ADDED = done(
+SERVER_ADDED = ActionDocument(
     "endpoint_server_add_result",
     Field("id", t.NUMBER, example=1),
     message="Server added successfully",
@@ -294,7 +294,7 @@ ENDPOINT = ResponseDocument[ShownEndpoint](
     ),
 )
 ENDPOINT_LIST = ListDocument("endpoint_list", ENDPOINT, *LISTED, Field("has_next_page", t.FLAG))
-ENDPOINT_CREATED = done(
+ENDPOINT_CREATED = ActionDocument(
     "endpoint_create_result",
     Field("id", t.UUID),
     Field("canonical_name", t.TEXT, example="go#ep1"),

@@ -15,7 +15,7 @@ from endpoints.errors import EndpointInvalidError
 from endpoints.permissions import Permission
 from endpoints.registry import SearchFilters, SearchScope, ServerSpec
 from endpoints.servers.program_removal import remove_programs
-from transferapi.rest.http.base import View, created, listing, result
+from transferapi.rest.http.base import View, listing, result
 from transferapi.rest.http.errors import BadRequest, NotFound
 from transferapi.rest.http.parsing import Document, query_limit, query_number
 from transferapi.rest.openapi import description
@@ -60,8 +60,7 @@ class EndpointCreate(View):
         document = documents.ENDPOINT_REQUEST.open(request.data)
         servers = [server_spec(one) for one in document.documents("DATA", "server")]
         endpoint, key = setup_keys.create_endpoint(self.user, document.fields, servers)
-        more = documents.created(endpoint, key)
-        return created(request, "endpoint_create_result", "Endpoint created successfully", 201, more)
+        return documents.ENDPOINT_CREATED.answer(request, **documents.created(endpoint, key))
 
 
 class EndpointDetail(View):
@@ -169,7 +168,7 @@ class ServerCreate(View):
         row = registry.add_server(
             self.user, endpoint, server_spec(documents.SERVER_REQUEST.open(request.data), None, usual)
         )
-        return created(request, "endpoint_server_add_result", "Server added successfully", 201, {"id": row.pk})
+        return documents.SERVER_ADDED.answer(request, id=row.pk)
 
 
 class SshProgram(View):

@@ -9,7 +9,7 @@ from endpoints import operations
 from endpoints.gridftp.facts import Entry
 from endpoints.registry import canonical_name
 from transferapi.rest.openapi import types as t
-from transferapi.rest.openapi.common import LISTED, done
+from transferapi.rest.openapi.common import LISTED, ActionDocument
 from transferapi.rest.openapi.document_types import Always, Field, ListDocument, RequestDocument, ResponseDocument, each
 
 _ON = "/operation/endpoint/1d2f4f0b-7c2e-4f0c-8b0e-0c1f6a7e9b02"
@@ -49,14 +49,14 @@ FILE_LIST = ListDocument(
     *LISTED,
     Field("total", t.NUMBER, example=1),
 )
-MADE_DIRECTORY = done(
+MADE_DIRECTORY = ActionDocument(
     "mkdir_result",
     Field("path", t.PATH, example="/~/results"),
     code="DirectoryCreated",
     message="The directory was created successfully",
     resource=f"{_ON}/mkdir",
 )
-MADE_SYMLINK = done(
+MADE_SYMLINK = ActionDocument(
     "symlink_result",
     Field("path", t.PATH, example="/~/latest"),
     code="SymlinkCreated",
@@ -68,7 +68,7 @@ UPLOAD = ResponseDocument[Any](
     Field("path", t.PATH, example="/~/results.csv"),
     Field("received", t.about("octets that have arrived: the offset of the next request", t.NUMBER), example=8),
 )
-UPLOADED = done(
+UPLOADED = ActionDocument(
     "upload_result",
     Field("path", t.PATH, example="/~/results.csv"),
     Field("received", t.about("octets that have arrived", t.NUMBER), example=16),

@@ -8,7 +8,7 @@ from endpoints.models import AccessRule, Role
 from endpoints.permissions import RoleName
 from transferapi.rest.http.parsing import Document
 from transferapi.rest.openapi import types as t
-from transferapi.rest.openapi.common import LENGTH, done
+from transferapi.rest.openapi.common import LENGTH, ActionDocument
 from transferapi.rest.openapi.document_types import (
     Always,
     Field,
@@ -78,7 +78,7 @@ ACCESS = ResponseDocument[AccessRule](
     Field("role_type", t.maybe(t.one_of(RoleName.ADMINISTRATOR, RoleName.ACCESS_MANAGER)), Always(None)),
 )
 ACCESS_LIST = ListDocument("access_list", ACCESS, LENGTH, Field("endpoint", t.UUID, example=_SHARE))
-ACCESS_CREATED = done(
+ACCESS_CREATED = ActionDocument(
     "access_create_result",
     Field("access_id", t.UUID),
     message="Access rule created successfully",

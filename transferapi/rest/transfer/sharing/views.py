@@ -8,12 +8,11 @@ from rest_framework.response import Response
 from endpoints.models import AccessRule
 from endpoints.sharing import access_rules, roles, shares
 from endpoints.sharing.access_rules import RuleSpec
-from transferapi.rest.http.base import View, created, listing, result
+from transferapi.rest.http.base import View, listing, result
 from transferapi.rest.http.errors import BadRequest
 from transferapi.rest.http.parsing import Document, query_number
 from transferapi.rest.openapi import description
-from transferapi.rest.transfer.endpoints.documents import created as created_endpoint
-from transferapi.rest.transfer.endpoints.documents import endpoints
+from transferapi.rest.transfer.endpoints.documents import ENDPOINT_CREATED, created, endpoints
 
 from . import documents
 
@@ -27,7 +26,7 @@ class SharedEndpointCreate(View):
         host = document.text("host_endpoint_id") or document.required_text("host_endpoint")
         share = shares.create(self.user, host, document.required_text("host_path"), document.fields)
         message = "Shared endpoint created successfully"
-        return created(request, "endpoint_create_result", message, 201, created_endpoint(share))
+        return ENDPOINT_CREATED.answer(request, message=message, **created(share))
 
 
 class MySharedEndpointList(View):
@@ -104,8 +103,7 @@ class AccessCreate(View):
             notify_message=given["notify_message"] or "",
         )
         rule = access_rules.create(self.user, endpoint, spec)
-        more = {"access_id": str(rule.pk)}
-        return created(request, "access_create_result", "Access rule created successfully", 201, more)
+        return documents.ACCESS_CREATED.answer(request, access_id=str(rule.pk))
 
 
 class AccessDetail(View):

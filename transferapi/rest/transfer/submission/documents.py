@@ -6,7 +6,7 @@ from typing import Any
 
 from transferapi.rest.http.parsing import Document
 from transferapi.rest.openapi import types as t
-from transferapi.rest.openapi.common import done
+from transferapi.rest.openapi.common import ActionDocument
 from transferapi.rest.openapi.document_types import (
     Always,
     Field,
@@ -205,22 +205,22 @@ _ACCEPTED = (
 )
 _MESSAGE = "The {} has been accepted and a task has been created and queued for execution"
 TRANSFER_RESULT, DELETE_RESULT = (
-    done(f"{what}_result", *_ACCEPTED, code="Accepted", message=_MESSAGE.format(what), resource=f"/{what}")
+    ActionDocument(f"{what}_result", *_ACCEPTED, code="Accepted", message=_MESSAGE.format(what), resource=f"/{what}")
     for what in ("transfer", "delete")
 )
 #: An extension of ours: the answer to a request that was checked only.
-CHECK_RESULT = done(
+CHECK_RESULT = ActionDocument(
     "submission_check",
     Field[None]("items", t.NUMBER, example=1),
     code="Possible",
     message="The transfer could be submitted",
     resource="/transfer/check",
 )
-RETRY_RESULT = done(
+RETRY_RESULT = ActionDocument(
     "retry_result", *_ACCEPTED, code="Accepted", message=_MESSAGE.format("retry"), resource=f"/task/{_TASK}/retry"
 )
 
-RUN_AGAIN_RESULT = done(
+RUN_AGAIN_RESULT = ActionDocument(
     "run_again_result",
     *_ACCEPTED,
     code="Accepted",

@@ -47,7 +47,7 @@ class SubmitTransfer(ItemsView):
     def post(self, request: Request) -> Response:
         document = documents.TRANSFER.open(request.data)
         asked = transfer_request(document, document.identifier("submission_id"))
-        return _accepted(request, "transfer", *submit_transfer(self.user, asked))
+        return accepted(request, "transfer", *submit_transfer(self.user, asked))
 
 
 class CheckTransfer(ItemsView):
@@ -70,7 +70,7 @@ class SubmitDelete(ItemsView):
     @description.operation("Submit a delete", body="delete", answer="delete_result", status=202)
     def post(self, request: Request) -> Response:
         asked = _delete_request(documents.DELETE.open(request.data))
-        return _accepted(request, "delete", *submit_delete(self.user, asked))
+        return accepted(request, "delete", *submit_delete(self.user, asked))
 
 
 def _delete_request(document: Document) -> DeleteRequest:
@@ -105,7 +105,8 @@ def _transfer_item(document: Document) -> TransferItem:
     return TransferItem(**documents.TRANSFER_ITEM.values(document))
 
 
-def _accepted(request: Request, what: str, task: Task, made: bool) -> Response:
+def accepted(request: Request, what: str, task: Task, made: bool) -> Response:
+    """The answer to a request that makes a task, as `documents.accepted` has it."""
     body = documents.accepted(what, task, made=made)
     return Response({**body, "request_id": request_id(request), "resource": resource(request)}, status=202)
 

@@ -9,12 +9,13 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from transferapi.rest.http.base import View, listing, result
-from transferapi.rest.http.errors import NotFound, request_id, resource
+from transferapi.rest.http.errors import NotFound
 from transferapi.rest.http.parsing import query_limit, query_number
 from transferapi.rest.openapi import description
 from transferapi.rest.openapi.document_types import ResponseDocument
 from transferapi.rest.transfer import filters
 from transferapi.rest.transfer.submission import documents as submissions
+from transferapi.rest.transfer.submission.views import accepted
 from transferapi.tasks import moves, queries, removal
 from transferapi.tasks.forecast import services as forecasts
 from transferapi.tasks.history import repeat
@@ -112,9 +113,7 @@ class RetryTask(View):
     @description.operation("Submit the failed files of a task anew", body="retry", answer="retry_result", status=202)
     def post(self, request: Request, task: str) -> Response:
         new = NewTask(**submissions.RETRY.read(request.data or {}))
-        row, made = retry(self.user, task_id(task), new)
-        body = submissions.accepted("retry", row, made=made)
-        return Response({**body, "request_id": request_id(request), "resource": resource(request)}, status=202)
+        return accepted(request, "retry", *retry(self.user, task_id(task), new))
 
 
 class RunAgain(View):
@@ -123,9 +122,8 @@ class RunAgain(View):
     )
     def post(self, request: Request, task: str) -> Response:
         given = submissions.RUN_AGAIN.read(request.data or {})
-        row, made = repeat.run_again(self.user, task_id(task), given.get("submission_id") or uuid.uuid4())
-        body = submissions.accepted("run_again", row, made=made)
-        return Response({**body, "request_id": request_id(request), "resource": resource(request)}, status=202)
+        submission_id = given["submission_id"] or uuid.uuid4()
+        return accepted(request, "run_again", *repeat.run_again(self.user, task_id(task), submission_id))
 
 
 class EventList(View):
