@@ -21,7 +21,7 @@ from identity.sign_up import invitations
 from identity.users import UserDetails
 from transferapi.rest.auth import account_documents
 from transferapi.rest.auth.account import AccountView
-from transferapi.rest.http.base import listing, result
+from transferapi.rest.http.base import result
 from transferapi.rest.http.errors import BadRequest
 from transferapi.rest.http.long_answers import paced
 from transferapi.rest.openapi import description
@@ -43,7 +43,7 @@ class Users(AccountView):
         text = request.query_params.get("text", "")[:150]
         active = {"1": True, "0": False}.get(request.query_params.get("is_active", ""))
         rows, total = users.listed(self.user, text, active=active, offset=offset, limit=limit)
-        return Response(listing("user_list", [documents.USER.document(row) for row in rows], total=total))
+        return Response(documents.USER_LIST.of(rows, total=total))
 
     @description.operation("Make a user, for staff", body="user", answer="user", status=201)
     def post(self, request: Request) -> Response:
@@ -85,7 +85,7 @@ class UserSessions(AccountView):
     @description.operation("List the open sessions of a user, for staff", answer="session_list")
     def get(self, request: Request, identity: str) -> Response:
         found = open_sessions.of(deactivation.find(self.user, identity))
-        return Response(listing("session_list", [account_documents.SESSION.document(one) for one in found]))
+        return Response(account_documents.SESSION_LIST.of(found))
 
     @description.operation("End all sessions of a user, for staff", answer="result")
     def delete(self, request: Request, identity: str) -> Response:
@@ -103,8 +103,7 @@ class OwnDeactivation(AccountView):
 class Invitations(AccountView):
     @description.operation("List the open invitations, for staff", answer="invitation_list")
     def get(self, request: Request) -> Response:
-        rows = invitations.listed(self.user)
-        return Response(listing("invitation_list", [documents.INVITATION.document(row) for row in rows]))
+        return Response(documents.INVITATION_LIST.of(invitations.listed(self.user)))
 
     @description.operation(
         "Make an invitation, for staff", body="invitation", answer="invitation_create_result", status=201
@@ -136,8 +135,7 @@ class Audit(AccountView):
         marker = _number(request, "marker", 0, 2**62) or None
         rows = export.page(self.user, _selection(request), marker, limit)
         following = rows[-1].pk if len(rows) == limit else None
-        shown = [documents.AUDIT_EVENT.document(row) for row in rows]
-        return Response(listing("audit_event_list", shown, next_marker=following))
+        return Response(documents.AUDIT_EVENT_LIST.of(rows, next_marker=following))
 
 
 class AuditExport(AccountView):

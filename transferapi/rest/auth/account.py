@@ -15,7 +15,7 @@ from identity.linked import services as linked
 from identity.sessions import proof
 from identity.sessions.proof import SignInProof
 from transferapi.rest.http.authentication import Certified, HasScope, NotByApplication, RecentSession
-from transferapi.rest.http.base import View, listing, result
+from transferapi.rest.http.base import View, result
 from transferapi.rest.http.client_certificates import subject_of
 from transferapi.rest.http.errors import BadRequest
 from transferapi.rest.openapi import description
@@ -43,7 +43,7 @@ class WaysInView(AccountView):
 class ApiTokens(WaysInView):
     @description.operation("List your API tokens", answer="api_token_list")
     def get(self, request: Request) -> Response:
-        return Response(listing("api_token_list", [documents.API_TOKEN.document(row) for row in tokens.of(self.user)]))
+        return Response(documents.API_TOKEN_LIST.of(tokens.of(self.user)))
 
     @description.operation("Make an API token", body="api_token", answer="api_token_create_result", status=201)
     def post(self, request: Request) -> Response:
@@ -64,8 +64,7 @@ class ApiTokenDetail(AccountView):
 class CertificateSubjects(WaysInView):
     @description.operation("List the certificate subjects that you sign in with", answer="certificate_subject_list")
     def get(self, request: Request) -> Response:
-        rows = [documents.CERTIFICATE_SUBJECT.document(row) for row in certificate_subjects.of(self.user)]
-        return Response(listing("certificate_subject_list", rows))
+        return Response(documents.CERTIFICATE_SUBJECT_LIST.of(certificate_subjects.of(self.user)))
 
     @description.operation(
         "Sign in with this certificate subject from now on",
@@ -93,8 +92,7 @@ class CertificateSubjectDetail(AccountView):
 class LinkedIdentities(AccountView):
     @description.operation("List your identities of other providers", answer="linked_identity_list")
     def get(self, request: Request) -> Response:
-        rows = [documents.LINKED_IDENTITY.document(row) for row in linked.of(self.user)]
-        return Response(listing("linked_identity_list", rows))
+        return Response(documents.LINKED_IDENTITY_LIST.of(linked.of(self.user)))
 
 
 class LinkedIdentityDetail(AccountView):

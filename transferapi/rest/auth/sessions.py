@@ -7,7 +7,7 @@ from rest_framework.response import Response
 
 from identity.passkeys import services as passkeys
 from identity.sessions import open_sessions
-from transferapi.rest.http.base import listing, result
+from transferapi.rest.http.base import result
 from transferapi.rest.openapi import description
 
 from . import account_documents as documents
@@ -17,7 +17,7 @@ from .account import AccountView
 class Passkeys(AccountView):
     @description.operation("List your passkeys", answer="passkey_list")
     def get(self, request: Request) -> Response:
-        return Response(listing("passkey_list", [documents.PASSKEY.document(row) for row in passkeys.of(self.user)]))
+        return Response(documents.PASSKEY_LIST.of(passkeys.of(self.user)))
 
 
 class PasskeyDetail(AccountView):
@@ -31,7 +31,7 @@ class Sessions(AccountView):
     @description.operation("List your open sessions of the pages", answer="session_list")
     def get(self, request: Request) -> Response:
         found = open_sessions.of(self.user, request._request.session.session_key or "")
-        return Response(listing("session_list", [documents.SESSION.document(one) for one in found]))
+        return Response(documents.SESSION_LIST.of(found))
 
 
 class SessionDetail(AccountView):

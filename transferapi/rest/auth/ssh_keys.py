@@ -10,7 +10,7 @@ from endpoints.permissions import Permission
 from identity.models import User
 from identity.ssh_keys import services as ssh_keys
 from identity.ssh_keys.restrictions import checked
-from transferapi.rest.http.base import listing, result
+from transferapi.rest.http.base import result
 from transferapi.rest.openapi import description
 
 from . import account_documents as documents
@@ -20,8 +20,7 @@ from .account import AccountView, WaysInView
 class SshKeys(WaysInView):
     @description.operation("List your ssh keys", answer="ssh_key_list")
     def get(self, request: Request) -> Response:
-        rows = [documents.SSH_KEY.document(key) for key in ssh_keys.list_of(self.user)]
-        return Response(listing("ssh_key_list", rows))
+        return Response(documents.SSH_KEY_LIST.of(ssh_keys.list_of(self.user)))
 
     @description.operation(
         "Sign in to the ssh shell by this key from now on", body="ssh_key", answer="ssh_key", status=201

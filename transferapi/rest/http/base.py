@@ -116,8 +116,3 @@ def result(request: Request, code: str, message: str, **more: Any) -> Response:
         **more,
     }
     return Response(body)
-
-
-def listing(data_type: str, data: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
-    """A list document."""
-    return {"DATA_TYPE": data_type, "length": len(data), **more, "DATA": data}

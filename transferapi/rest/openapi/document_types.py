@@ -173,6 +173,17 @@ class ListDocument(ResponseDocument[Any]):
     ) -> None:
         data = Field[Any]("DATA", list_of(rows.ref), example=[rows.example])
         super().__init__(name, *fields, data, data_type=data_type, required="DATA", example=example)
+        self._row = rows.document
+        self._has_length = any(one.name == "length" for one in fields)
+
+    def of(self, rows: Iterable[Any], **more: object) -> dict[str, Any]:
+        """The list of these rows. more: the fields beside them."""
+        return self.of_documents(list(map(self._row, rows)), **more)
+
+    def of_documents(self, data: list[dict[str, Any]], **more: object) -> dict[str, Any]:
+        """The list of rows that are documents already."""
+        length = {"length": len(data)} if self._has_length else {}
+        return {**self._type, **length, **more, "DATA": data}
 
 
 @dataclass(frozen=True, slots=True)

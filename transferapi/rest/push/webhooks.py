@@ -6,7 +6,7 @@ from django.views.decorators.debug import sensitive_variables
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from transferapi.rest.http.base import View, listing, result
+from transferapi.rest.http.base import View, result
 from transferapi.rest.http.parsing import query_limit, query_number
 from transferapi.rest.openapi import description
 from transferapi.tasks.notify import webhooks
@@ -27,9 +27,7 @@ class WebhookCreate(View):
 class WebhookList(View):
     @description.operation("List your webhooks", answer="webhook_list")
     def get(self, request: Request) -> Response:
-        return Response(
-            listing("webhook_list", [documents.WEBHOOK.document(row) for row in webhooks.listing(self.user)])
-        )
+        return Response(documents.WEBHOOK_LIST.of(webhooks.listing(self.user)))
 
 
 class WebhookDetail(View):
@@ -61,5 +59,4 @@ class DeliveryList(View):
         limit = query_limit(request, 10, MAX_LIMIT)
         offset = query_number(request.query_params.get("offset"), "offset", 0, most=10**9)
         page = webhooks.deliveries(self.user, webhook, limit=limit, offset=offset)
-        rows = [documents.DELIVERY.document(row) for row in page.rows]
-        return Response(listing("webhook_delivery_list", rows, limit=limit, offset=offset, total=page.total))
+        return Response(documents.DELIVERY_LIST.of(page.rows, limit=limit, offset=offset, total=page.total))

@@ -9,7 +9,7 @@ from rest_framework.response import Response
 
 from endpoints import bookmarks
 from endpoints.errors import BookmarkNotFoundError
-from transferapi.rest.http.base import View, listing, result
+from transferapi.rest.http.base import View, result
 from transferapi.rest.openapi import description
 
 from . import documents
@@ -26,9 +26,7 @@ def bookmark_id(text: str) -> uuid.UUID:
 class BookmarkList(View):
     @description.operation("List your bookmarks", answer="bookmark_list")
     def get(self, request: Request) -> Response:
-        return Response(
-            listing("bookmark_list", [documents.BOOKMARK.document(row) for row in bookmarks.all_of(self.user)])
-        )
+        return Response(documents.BOOKMARK_LIST.of(bookmarks.all_of(self.user)))
 
 
 class BookmarkCreate(View):

@@ -334,6 +334,21 @@ def endpoints(user: User, rows: Sequence[Endpoint], fields: str | None = None) -
     return [filters.pick(document, fields) for document in found]
 
 
+def endpoint_list(
+    user: User,
+    rows: Sequence[Endpoint],
+    fields: str | None,
+    *,
+    limit: int | None = None,
+    offset: int = 0,
+    more: bool = False,
+) -> dict[str, Any]:
+    """A page of endpoints. limit: None where these are all. more: whether there is another page."""
+    found = endpoints(user, rows, fields)
+    limit = len(found) if limit is None else limit
+    return ENDPOINT_LIST.of_documents(found, limit=limit, offset=offset, has_next_page=more)
+
+
 def _endpoint(shown: ShownEndpoint) -> dict[str, Any]:
     return ENDPOINT.document(shown) | ACTIVATION.values(shown.seen.activation_status)
 

@@ -15,7 +15,7 @@ from endpoints.errors import EndpointInvalidError
 from endpoints.permissions import Permission
 from endpoints.registry import SearchFilters, SearchScope, ServerSpec
 from endpoints.servers.program_removal import remove_programs
-from transferapi.rest.http.base import View, listing, result
+from transferapi.rest.http.base import View, result
 from transferapi.rest.http.errors import BadRequest, NotFound
 from transferapi.rest.http.parsing import Document, query_limit, query_number
 from transferapi.rest.openapi import description
@@ -111,8 +111,8 @@ class EndpointSearch(View):
             limit=limit,
             offset=offset,
         )
-        found = documents.endpoints(self.user, rows, query.get("fields"))
-        return Response(listing("endpoint_list", found, limit=limit, offset=offset, has_next_page=more))
+        fields = query.get("fields")
+        return Response(documents.endpoint_list(self.user, rows, fields, limit=limit, offset=offset, more=more))
 
     @staticmethod
     def _scope(name: str | None) -> SearchScope:
@@ -149,16 +149,16 @@ class EndpointList(View):
         limit = query_limit(request, 100, MAX_SEARCH)
         offset = query_number(query.get("offset"), "offset", 0, most=10**6)
         rows, more = registry.search(self.user, scope=SearchScope.MINE, limit=limit, offset=offset)
-        found = documents.endpoints(self.user, rows, query.get("fields"))
-        return Response(listing("endpoint_list", found, limit=limit, offset=offset, has_next_page=more))
+        fields = query.get("fields")
+        return Response(documents.endpoint_list(self.user, rows, fields, limit=limit, offset=offset, more=more))
 
 
 class ServerList(View):
     @description.operation("List the servers of an endpoint", answer="endpoint_server_list")
     def get(self, request: Request, endpoint: str) -> Response:
         found = registry.resolve(self.user, endpoint, Permission.VIEW)
-        rows = [documents.SERVER.document(row) for row in registry.servers(found)]
-        return Response(listing("endpoint_server_list", rows, endpoint=registry.canonical_name(found)))
+        name = registry.canonical_name(found)
+        return Response(documents.SERVER_LIST.of(registry.servers(found), endpoint=name))
 
 
 class ServerCreate(View):

@@ -6,7 +6,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from endpoints import pause_rules
-from transferapi.rest.http.base import View, listing, result
+from transferapi.rest.http.base import View, result
 from transferapi.rest.openapi import description
 from transferapi.rest.transfer.tasks.views import task_id
 from transferapi.tasks.managers import pauses
@@ -19,8 +19,8 @@ class MyEffectivePauseRules(View):
     @description.operation("List the pause rules that hold for you at an endpoint", answer="pause_rule_limited_list")
     def get(self, request: Request, endpoint: str) -> Response:
         found, rules = pause_rules.effective_by_ref(self.user, endpoint)
-        rows = [documents.PAUSE_RULE_LIMITED.document(ShownRule(rule, at={found.pk})) for rule in rules]
-        return Response(listing("pause_rule_limited_list", rows))
+        shown = (ShownRule(rule, at={found.pk}) for rule in rules)
+        return Response(documents.PAUSE_RULE_LIMITED_LIST.of(shown))
 
 
 class PauseInfo(View):
@@ -36,8 +36,7 @@ class PauseRuleList(View):
     def get(self, request: Request) -> Response:
         rules = pause_rules.listed(self.user, request.query_params.get("filter_endpoint") or None)
         mine = pause_rules.editable_ones(self.user, rules)
-        rows = [documents.PAUSE_RULE.document(ShownRule(rule, rule.pk in mine)) for rule in rules]
-        return Response(listing("pause_rule_list", rows))
+        return Response(documents.PAUSE_RULE_LIST.of(ShownRule(rule, rule.pk in mine) for rule in rules))
 
 
 class PauseRuleCreate(View):

@@ -8,13 +8,13 @@ from django.http import QueryDict
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from transferapi.rest.http.base import View, listing, result
+from transferapi.rest.http.base import View, result
 from transferapi.rest.http.errors import BadRequest, NotFound
 from transferapi.rest.http.parsing import parse_moment, query_limit, query_number
 from transferapi.rest.openapi import description
 from transferapi.rest.transfer import filters
-from transferapi.rest.transfer.tasks.documents import EVENT, SKIPPED_ERROR, SUCCESSFUL_TRANSFER
-from transferapi.rest.transfer.tasks.views import MAX_LIMIT, limits, marked, marker_and_limit, task_id
+from transferapi.rest.transfer.tasks.documents import EVENT_LIST, MANAGED_SKIPPED_ERRORS, MANAGED_SUCCESSFUL_TRANSFERS
+from transferapi.rest.transfer.tasks.views import MAX_LIMIT, limits, marker_and_limit, task_id
 from transferapi.tasks.managers import actions, managed_tasks
 from transferapi.tasks.managers.managed_tasks import LastKey, ManagedTaskFilter
 from transferapi.tasks.queries import TimeRange
@@ -51,7 +51,7 @@ class ManagedTaskList(View):
         rows, last = managed_tasks.list_tasks(self.user, _filter(query), read_last_key(after) if after else None, limit)
         found = [filters.pick(documents.managed_task(row), query.get("fields")) for row in rows]
         more = {"has_next_page": last is not None, "last_key": documents.last_key(last)}
-        return Response(listing("task_list", found, **more))
+        return Response(documents.MANAGED_TASK_LIST.of_documents(found, **more))
 
 
 class ManagedTaskDetail(View):
@@ -71,8 +71,7 @@ class ManagedEventList(View):
         wanted = _flag(request.query_params, "filter_is_error")
         limit, offset = limits(request)
         page = managed_tasks.events(self.user, task_id(task), is_error=wanted, limit=limit, offset=offset)
-        rows = [EVENT.document(row) for row in page.rows]
-        return Response(listing("event_list", rows, limit=limit, offset=offset, total=page.total))
+        return Response(EVENT_LIST.of(page.rows, limit=limit, offset=offset, total=page.total))
 
 
 class ManagedPauseInfo(View):
@@ -90,7 +89,7 @@ class ManagedSuccessfulTransfers(View):
     def get(self, request: Request, task: str) -> Response:
         marker, limit = marker_and_limit(request)
         page = managed_tasks.successful_transfers(self.user, task_id(task), marker=marker, limit=limit)
-        return Response(marked("successful_transfers", marker, page, SUCCESSFUL_TRANSFER))
+        return Response(MANAGED_SUCCESSFUL_TRANSFERS.of(page.rows, marker=marker, next_marker=page.next_marker))
 
 
 class ManagedSkippedErrors(View):
@@ -102,7 +101,7 @@ class ManagedSkippedErrors(View):
     def get(self, request: Request, task: str) -> Response:
         marker, limit = marker_and_limit(request)
         page = managed_tasks.skipped_errors(self.user, task_id(task), marker=marker, limit=limit)
-        return Response(marked("skipped_errors", marker, page, SKIPPED_ERROR))
+        return Response(MANAGED_SKIPPED_ERRORS.of(page.rows, marker=marker, next_marker=page.next_marker))
 
 
 # ---- what managers do

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
-from endpoints.models import AccessRule, Role
+from endpoints.models import AccessRule, Endpoint, Role
 from endpoints.permissions import RoleName
+from endpoints.sharing import roles
 from transferapi.rest.http.parsing import Document
 from transferapi.rest.openapi import types as t
 from transferapi.rest.openapi.common import LENGTH, ActionDocument
@@ -122,6 +124,12 @@ def access_by_role(row: Role) -> dict[str, Any]:
         "role_id": str(row.pk),
         "role_type": str(row.role),
     }
+
+
+def access_list(share: Endpoint, rules: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """The list of those who have access by a role, followed by these documents of rules."""
+    by_role = map(access_by_role, roles.managing_access(share))
+    return ACCESS_LIST.of_documents([*by_role, *rules], endpoint=str(share.pk))
 
 
 # ---- roles

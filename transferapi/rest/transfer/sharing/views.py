@@ -8,11 +8,11 @@ from rest_framework.response import Response
 from endpoints.models import AccessRule
 from endpoints.sharing import access_rules, roles, shares
 from endpoints.sharing.access_rules import RuleSpec
-from transferapi.rest.http.base import View, listing, result
+from transferapi.rest.http.base import View, result
 from transferapi.rest.http.errors import BadRequest
 from transferapi.rest.http.parsing import Document, query_number
 from transferapi.rest.openapi import description
-from transferapi.rest.transfer.endpoints.documents import ENDPOINT_CREATED, created, endpoints
+from transferapi.rest.transfer.endpoints.documents import ENDPOINT_CREATED, created, endpoint_list
 
 from . import documents
 
@@ -33,8 +33,7 @@ class MySharedEndpointList(View):
     @description.operation("List what you share from an endpoint", answer="endpoint_list", query=["fields"])
     def get(self, request: Request, endpoint: str) -> Response:
         rows = shares.mine(self.user, endpoint)
-        found = endpoints(self.user, rows, request.query_params.get("fields"))
-        return Response(listing("endpoint_list", found, limit=len(found), offset=0, has_next_page=False))
+        return Response(endpoint_list(self.user, rows, request.query_params.get("fields")))
 
 
 class SharedEndpointList(View):
@@ -55,8 +54,7 @@ class SharedEndpointList(View):
 class RoleList(View):
     @description.operation("List the roles of an endpoint", answer="role_list")
     def get(self, request: Request, endpoint: str) -> Response:
-        found = [documents.ROLE.document(row) for row in roles.of_endpoint(self.user, endpoint)]
-        return Response(listing("role_list", found))
+        return Response(documents.ROLE_LIST.of(roles.of_endpoint(self.user, endpoint)))
 
 
 class RoleCreate(View):
@@ -84,9 +82,7 @@ class AccessList(View):
     @description.operation("List the access rules of a shared endpoint", answer="access_list")
     def get(self, request: Request, endpoint: str) -> Response:
         share, rows = access_rules.of_share(self.user, endpoint)
-        found = [documents.access_by_role(row) for row in roles.managing_access(share)]
-        found += [documents.ACCESS.document(row) for row in rows]
-        return Response(listing("access_list", found, endpoint=str(share.pk)))
+        return Response(documents.access_list(share, map(documents.ACCESS.document, rows)))
 
 
 class AccessCreate(View):

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import uuid
-from typing import Any, TypeVar
 
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from transferapi.rest.http.base import View, listing, result
+from transferapi.rest.http.base import View, result
 from transferapi.rest.http.errors import NotFound
 from transferapi.rest.http.parsing import query_limit, query_number
 from transferapi.rest.openapi import description
-from transferapi.rest.openapi.document_types import ResponseDocument
 from transferapi.rest.transfer import filters
 from transferapi.rest.transfer.submission import documents as submissions
 from transferapi.rest.transfer.submission.views import accepted
@@ -21,13 +19,10 @@ from transferapi.tasks.forecast import services as forecasts
 from transferapi.tasks.history import repeat
 from transferapi.tasks.items.retry import NewTask, retry
 from transferapi.tasks.managers import actions
-from transferapi.tasks.queries import MarkerPage
 
 from . import documents
 
 MAX_LIMIT = 1000
-
-T = TypeVar("T")
 
 CANCEL_MESSAGES = {
     moves.CancelResult.CANCELED: "The task has been cancelled successfully.",
@@ -60,7 +55,7 @@ class TaskList(View):
         limit, offset = limits(request)
         page = queries.list_tasks(self.user, wanted, order, limit=limit, offset=offset)
         rows = [filters.pick(documents.task(row), query.get("fields")) for row in page.rows]
-        return Response(listing("task_list", rows, limit=limit, offset=offset, total=page.total))
+        return Response(documents.TASK_LIST.of_documents(rows, limit=limit, offset=offset, total=page.total))
 
 
 class TaskDetail(View):
@@ -132,8 +127,7 @@ class EventList(View):
         errors = filters.event_filter(request.query_params.get("filter") or "")
         limit, offset = limits(request)
         page = queries.events(self.user, task_id(task), is_error=errors, limit=limit, offset=offset)
-        rows = [documents.EVENT.document(row) for row in page.rows]
-        return Response(listing("event_list", rows, limit=limit, offset=offset, total=page.total))
+        return Response(documents.EVENT_LIST.of(page.rows, limit=limit, offset=offset, total=page.total))
 
 
 class SuccessfulTransfers(View):
@@ -141,7 +135,7 @@ class SuccessfulTransfers(View):
     def get(self, request: Request, task: str) -> Response:
         marker, limit = marker_and_limit(request)
         page = queries.successful_transfers(self.user, task_id(task), marker=marker, limit=limit)
-        return Response(marked("successful_transfers", marker, page, documents.SUCCESSFUL_TRANSFER))
+        return Response(documents.SUCCESSFUL_TRANSFERS.of(page.rows, marker=marker, next_marker=page.next_marker))
 
 
 class SkippedErrors(View):
@@ -149,15 +143,9 @@ class SkippedErrors(View):
     def get(self, request: Request, task: str) -> Response:
         marker, limit = marker_and_limit(request)
         page = queries.skipped_errors(self.user, task_id(task), marker=marker, limit=limit)
-        return Response(marked("skipped_errors", marker, page, documents.SKIPPED_ERROR))
+        return Response(documents.SKIPPED_ERRORS.of(page.rows, marker=marker, next_marker=page.next_marker))
 
 
 def marker_and_limit(request: Request) -> tuple[int | None, int]:
     marker = query_number(request.query_params.get("marker"), "marker", None, most=2**62)
     return marker, query_limit(request, 100, MAX_LIMIT)
-
-
-def marked(data_type: str, marker: int | None, page: MarkerPage[T], rows: ResponseDocument[T]) -> dict[str, Any]:
-    """A page of a list that is paged by markers."""
-    data = list(map(rows.document, page.rows))
-    return {"DATA_TYPE": data_type, "marker": marker, "next_marker": page.next_marker, "DATA": data}
