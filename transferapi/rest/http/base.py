@@ -105,8 +105,8 @@ class LargeBodies(View):
             data.clear()
 
 
-def result(request: Request, code: str, message: str, **more: Any) -> Response:
-    """A `result` document: an action was done."""
+def result(request: Request, code: str, message: str, status: int = 200, **more: Any) -> Response:
+    """A `result` document: an action was done. more: further fields, and a DATA_TYPE that differs."""
     body = {
         "DATA_TYPE": "result",
         "code": code,
@@ -115,4 +115,4 @@ def result(request: Request, code: str, message: str, **more: Any) -> Response:
         "resource": resource(request),
         **more,
     }
-    return Response(body)
+    return Response(body, status=status)

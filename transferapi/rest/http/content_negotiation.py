@@ -82,4 +82,13 @@ class Negotiation(DefaultContentNegotiation):
         return [one for one in accepted if not one.startswith(("application/xml", "text/xml"))]
 
 
+class FirstRenderer(DefaultContentNegotiation):
+    """Takes the first renderer, whatever the client accepts: the view answers in one form only, or its errors do."""
+
+    def select_renderer(
+        self, request: Request, renderers: Any, format_suffix: str | None = None
+    ) -> tuple[BaseRenderer, str]:
+        return renderers[0], str(renderers[0].media_type)
+
+
 RENDERERS = (LeanJSONRenderer, XMLRenderer, TextXMLRenderer)

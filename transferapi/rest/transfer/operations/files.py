@@ -13,7 +13,6 @@ from typing import Any
 
 from django.http import HttpResponse, HttpResponseBase, StreamingHttpResponse
 from django.utils.http import content_disposition_header, http_date
-from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -24,12 +23,12 @@ from endpoints.files.uploads import Upload
 from endpoints.gridftp.faults import FaultError
 from transferapi.config.limits import MAX_BODY
 from transferapi.rest.http.base import View, result
-from transferapi.rest.http.content_negotiation import Negotiation
+from transferapi.rest.http.content_negotiation import FirstRenderer
 from transferapi.rest.http.errors import ApiError, BadRequest
 from transferapi.rest.openapi import description
 
 from .ranges import ByteRange, UnsatisfiableError, asked_span, sent_part, tag_of
-from .views import query_path, refusal
+from .views import refused, required_path
 
 PIECE = 256 * 1024
 _UPLOAD_ID = re.compile(r"[A-Za-z0-9_-]{0,64}")
@@ -37,19 +36,8 @@ _UPLOAD_ID = re.compile(r"[A-Za-z0-9_-]{0,64}")
 _MISLEADING = re.compile("[\\x00-\\x1f\\x7f-\\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]")
 
 
-class AnyType(Negotiation):
-    """A client of a file accepts anything; errors are JSON."""
-
-    def select_renderer(
-        self, request: Request, renderers: Any, format_suffix: str | None = None
-    ) -> tuple[BaseRenderer, str]:
-        return renderers[0], renderers[0].media_type
-
-
 def _file_path(request: Request) -> str:
-    path = query_path(request)
-    if path is None:
-        raise BadRequest("path: is missing")
+    path = required_path(request)
     if path.endswith("/"):
         raise BadRequest("path: expected the path of a file, without a slash at its end")
     return path
@@ -63,7 +51,7 @@ def _upload(request: Request, view: View, endpoint: str) -> Upload:
 
 
 class FileView(View):
-    content_negotiation_class = AnyType
+    content_negotiation_class = FirstRenderer
     parser_classes = ()
     #: A longer file comes in parts. No body is in memory: the web server has it in a file (deploy/web).
     max_body = MAX_BODY
@@ -71,15 +59,13 @@ class FileView(View):
     @description.download("Read a file, or a part of it")
     def get(self, request: Request, endpoint: str) -> HttpResponseBase:
         path = _file_path(request)
-        try:
+        with refused(self.user, endpoint, "DownloadFailed"):
             download = downloads.open_file(self.user, endpoint, path)
             try:
                 return _answered(request, download)
             except BaseException:
                 download.close()
                 raise
-        except FaultError as error:
-            raise refusal(error, self.user, endpoint, "DownloadFailed") from None
 
     @description.operation(
         "Write a file, whole or in parts", answer="upload_result", query=["path", "upload_id"], takes_octets=True
@@ -92,18 +78,15 @@ class FileView(View):
         body = request._request
         # The web server calls this view again when the whole body has arrived (deploy/web): no slot is held meanwhile.
         first = body.read(min(PIECE, length)) if length else b""
+        replace = request.headers.get("If-None-Match") != "*"
         try:
-            complete = upload.store(
-                part, _pieces(body, first, length), replace=request.headers.get("If-None-Match") != "*"
-            )
+            with refused(self.user, endpoint, "UploadFailed"):
+                complete = upload.store(part, _pieces(body, first, length), replace=replace)
         except TargetExistsError as error:
             raise ApiError(412, "Exists", error.message) from None
-        except FaultError as error:
-            raise refusal(error, self.user, endpoint, "UploadFailed") from None
         code, words = ("Uploaded", "The file was uploaded successfully") if complete else ("PartUploaded", "Go on")
-        answer = result(request, code, words, path=upload.path, received=part.end, complete=complete)
-        answer.data["DATA_TYPE"] = "upload_result"
-        return answer
+        more: dict[str, Any] = {"path": upload.path, "received": part.end, "complete": complete}
+        return result(request, code, words, DATA_TYPE="upload_result", **more)
 
 
 class UploadView(View):
@@ -114,10 +97,8 @@ class UploadView(View):
 
     @description.operation("Remove what an upload has left", answer="result", query=["path", "upload_id"])
     def delete(self, request: Request, endpoint: str) -> Response:
-        try:
+        with refused(self.user, endpoint, "UploadFailed"):
             _upload(request, self, endpoint).discard()
-        except FaultError as error:
-            raise refusal(error, self.user, endpoint, "UploadFailed") from None
         return result(request, "Deleted", "The upload was removed")
 
 

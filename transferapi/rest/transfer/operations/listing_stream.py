@@ -20,29 +20,27 @@ from endpoints.gridftp.facts import Entry
 from endpoints.gridftp.faults import FaultError
 from transferapi.rest.http import errors
 from transferapi.rest.http.base import View
+from transferapi.rest.http.content_negotiation import FirstRenderer
 from transferapi.rest.http.json_documents import PART
 from transferapi.rest.http.long_answers import paced
 from transferapi.rest.openapi import description
 from transferapi.rest.transfer import filters
 
 from . import documents
-from .files import AnyType
-from .views import query_path, refusal
+from .views import query_path, refusal, refused
 
 LINES = "application/x-ndjson"
 
 
 class ListingView(View):
-    content_negotiation_class = AnyType
+    content_negotiation_class = FirstRenderer
 
     @description.lines("List a folder as its entries arrive", LINES, query=["path", "fields"])
     def get(self, request: Request, endpoint: str) -> HttpResponseBase:
         path = query_path(request)
         document = filters.picked(documents.FILE.document, request.query_params.get("fields"))
-        try:
+        with refused(self.user, endpoint, "DirListingFailed"):
             stream = ListingStream(self.user, endpoint, path)
-        except FaultError as error:
-            raise refusal(error, self.user, endpoint, "DirListingFailed") from None
 
         def ended(error: FaultError) -> dict[str, Any]:
             fault = refusal(error, self.user, endpoint, "DirListingFailed")

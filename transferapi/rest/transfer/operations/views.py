@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from django.http import HttpResponseBase
@@ -10,7 +11,6 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from endpoints import concurrency_limits, endpoint_view, operations
-from endpoints.concurrency_limits import RequestSlot
 from endpoints.files import destination_check
 from endpoints.gridftp.faults import FaultError
 from endpoints.listing_limits import MAX_ENTRIES
@@ -50,9 +50,26 @@ def _path(given: dict[str, Any], name: str) -> str:
     return request_rules.path(given[name], name)
 
 
+def required_path(request: Request) -> str:
+    """Raises BadRequest."""
+    path = query_path(request)
+    if path is None:
+        raise BadRequest("path: is missing")
+    return path
+
+
 def refusal(error: FaultError, user: User, reference: str, family: str) -> ApiError:
     """The error of the endpoint, with the endpoint's name and servers, which the fault does not have."""
     return endpoint_error(error, family, *endpoint_view.in_words(user, reference))
+
+
+@contextmanager
+def refused(user: User, reference: str, family: str) -> Iterator[None]:
+    """Raises ApiError for a fault of the endpoint."""
+    try:
+        yield
+    except FaultError as error:
+        raise refusal(error, user, reference, family) from None
 
 
 class Ls(View):
@@ -73,7 +90,8 @@ class Ls(View):
             slot = until_refused.enter_context(
                 concurrency_limits.request_slot(self.user.pk, concurrency_limits.OPERATIONS)
             )
-            found = self._listed(endpoint, path, slot)
+            with refused(self.user, endpoint, "DirListingFailed"):
+                found = operations.list_directory(self.user, endpoint, path, slot=slot)
             entries = listings.ordered(selection.of(found.entries), terms)
             page = entries[offset : offset + limit]
             rows = Rows(page, filters.picked(documents.FILE.document, query.get("fields")))
@@ -82,36 +100,22 @@ class Ls(View):
             until_refused.pop_all()
             return answer
 
-    def _listed(self, endpoint: str, path: str | None, slot: RequestSlot) -> operations.Listing:
-        try:
-            return operations.list_directory(self.user, endpoint, path, slot=slot)
-        except FaultError as error:
-            raise refusal(error, self.user, endpoint, "DirListingFailed") from None
-
 
 class Stat(View):
     @description.operation("Look at one file or folder", answer="file", query=["path"])
     def get(self, request: Request, endpoint: str) -> Response:
-        path = query_path(request)
-        if path is None:
-            raise BadRequest("path: is missing")
-        try:
+        path = required_path(request)
+        with refused(self.user, endpoint, "StatFailed"):
             _, entry = operations.stat(self.user, endpoint, path)
-        except FaultError as error:
-            raise refusal(error, self.user, endpoint, "StatFailed") from None
         return Response(documents.FILE.document(entry))
 
 
 class DestinationCheck(View):
     @description.operation("See whether files could be written to a folder", answer="destination", query=["path"])
     def get(self, request: Request, endpoint: str) -> Response:
-        path = query_path(request)
-        if path is None:
-            raise BadRequest("path: is missing")
-        try:
+        path = required_path(request)
+        with refused(self.user, endpoint, "StatFailed"):
             found = destination_check.look(self.user, endpoint, path)
-        except FaultError as error:
-            raise refusal(error, self.user, endpoint, "StatFailed") from None
         return Response(documents.DESTINATION.document(found))
 
 
@@ -119,14 +123,10 @@ class Mkdir(View):
     @description.operation("Make a folder", body="mkdir", answer="mkdir_result", status=202)
     def post(self, request: Request, endpoint: str) -> Response:
         path = _path(_given(request, documents.MKDIR), "path")
-        try:
+        with refused(self.user, endpoint, "MkdirFailed"):
             operations.make_directory(self.user, endpoint, path)
-        except FaultError as error:
-            raise refusal(error, self.user, endpoint, "MkdirFailed") from None
-        answer = result(request, "DirectoryCreated", "The directory was created successfully", path=path)
-        answer.data["DATA_TYPE"] = "mkdir_result"
-        answer.status_code = 202
-        return answer
+        message = "The directory was created successfully"
+        return result(request, "DirectoryCreated", message, 202, DATA_TYPE="mkdir_result", path=path)
 
 
 class RenameView(View):
@@ -134,10 +134,8 @@ class RenameView(View):
     def post(self, request: Request, endpoint: str) -> Response:
         given = _given(request, documents.RENAME)
         old, new = _path(given, "old_path"), _path(given, "new_path")
-        try:
+        with refused(self.user, endpoint, "RenameFailed"):
             operations.rename(self.user, endpoint, old, new)
-        except FaultError as error:
-            raise refusal(error, self.user, endpoint, "RenameFailed") from None
         return result(request, "FileRenamed", "File or directory renamed successfully")
 
 
@@ -146,14 +144,10 @@ class Symlink(View):
     def post(self, request: Request, endpoint: str) -> Response:
         given = _given(request, documents.SYMLINK)
         target, path = _link_text(given["symlink_target"]), _path(given, "path")
-        try:
+        with refused(self.user, endpoint, "SymlinkFailed"):
             operations.make_symlink(self.user, endpoint, target, path)
-        except FaultError as error:
-            raise refusal(error, self.user, endpoint, "SymlinkFailed") from None
-        answer = result(request, "SymlinkCreated", "The symlink was created successfully", path=path)
-        answer.data["DATA_TYPE"] = "symlink_result"
-        answer.status_code = 202
-        return answer
+        message = "The symlink was created successfully"
+        return result(request, "SymlinkCreated", message, 202, DATA_TYPE="symlink_result", path=path)
 
 
 def _link_text(text: str) -> str:
