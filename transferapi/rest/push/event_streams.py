@@ -15,7 +15,6 @@ from django.contrib.auth import HASH_SESSION_KEY, SESSION_KEY
 from django.http import HttpResponse, StreamingHttpResponse
 from django.http.response import HttpResponseBase
 from django.utils.crypto import constant_time_compare
-from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 
 from identity import certificate_subjects
@@ -25,7 +24,7 @@ from identity.provider import bearer
 from identity.provider.bearer import Bearer
 from transferapi.rest.http.authentication import Certified
 from transferapi.rest.http.base import View
-from transferapi.rest.http.content_negotiation import LeanJSONRenderer
+from transferapi.rest.http.content_negotiation import FirstRenderer
 from transferapi.rest.http.errors import BadRequest
 from transferapi.rest.openapi import description
 from transferapi.rest.transfer.tasks.views import task_id
@@ -46,8 +45,7 @@ _HELLO = b": Waybill\nretry: 2000\n\n"
 class StreamView(View):
     """Ignores Accept: errors are JSON, and the stream has its own type."""
 
-    def perform_content_negotiation(self, request: Request, force: bool = False) -> tuple[BaseRenderer, str]:
-        return LeanJSONRenderer(), LeanJSONRenderer.media_type
+    content_negotiation_class = FirstRenderer
 
     def stream(self, request: Request, scope: FeedScope, at: Cursor | None) -> HttpResponseBase:
         """Raises TooManyStreamsError."""

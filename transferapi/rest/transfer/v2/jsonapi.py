@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from rest_framework.negotiation import DefaultContentNegotiation
 from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from transferapi.rest.http.base import View
-from transferapi.rest.http.content_negotiation import LeanJSONRenderer
+from transferapi.rest.http.content_negotiation import FirstRenderer, LeanJSONRenderer
 from transferapi.rest.http.errors import request_id
 from transferapi.rest.http.parsing import StrictJSONParser
 from transferapi.rest.openapi import description
@@ -28,19 +27,12 @@ class JsonApiParser(StrictJSONParser):
     media_type = MEDIA_TYPE
 
 
-class OneForm(DefaultContentNegotiation):
+class JsonApiView(View):
     """Clients that accept "application/json" get this form, too."""
 
-    def select_renderer(
-        self, request: Request, renderers: Any, format_suffix: str | None = None
-    ) -> tuple[BaseRenderer, str]:
-        return renderers[0], MEDIA_TYPE
-
-
-class JsonApiView(View):
     parser_classes = (StrictJSONParser, JsonApiParser)
     renderer_classes: Sequence[type[BaseRenderer]] = (JsonApiRenderer,)
-    content_negotiation_class = OneForm
+    content_negotiation_class = FirstRenderer
 
     def handle_exception(self, exc: Exception) -> Response:
         answer = super().handle_exception(exc)
