@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
@@ -24,6 +23,7 @@ from transferapi.rest.auth.account import AccountView
 from transferapi.rest.http.base import result
 from transferapi.rest.http.errors import BadRequest
 from transferapi.rest.http.long_answers import paced
+from transferapi.rest.http.parsing import parse_id
 from transferapi.rest.openapi import description
 from transferapi.rest.openapi.types import wire_time
 
@@ -167,10 +167,7 @@ def _details(given: dict[str, Any]) -> UserDetails:
 def _selection(request: Request) -> Selection:
     """Raises BadRequest."""
     user = request.query_params.get("user_id", "")
-    try:
-        user_id = uuid.UUID(user) if user else None
-    except ValueError:
-        raise BadRequest("user_id: expected a UUID") from None
+    user_id = parse_id(user, BadRequest("user_id: expected a UUID")) if user else None
     what = request.query_params.get("what", "").replace("\0", "")[:48]
     return Selection(_moment(request, "since"), _moment(request, "until"), user_id, what)
 

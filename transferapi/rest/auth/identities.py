@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from typing import Any
 
 from rest_framework.request import Request
@@ -14,6 +13,7 @@ from identity.provider.bearer import Bearer
 from identity.provider.identities import Identity
 from transferapi.rest.http.base import View
 from transferapi.rest.http.errors import BadRequest, NotFound
+from transferapi.rest.http.parsing import parse_id
 from transferapi.rest.openapi import description
 
 from . import documents
@@ -65,16 +65,20 @@ class IdentityList(Directory):
         ids, names = (_words(request, name) for name in ("ids", "usernames"))
         if bool(ids) == bool(names):
             raise BadRequest("ids or usernames: expected one of them, not both")
-        found = identities.with_ids([_uuid(one) for one in ids]) if ids else identities.with_usernames(names)
+        refusal = BadRequest("ids: expected UUIDs")
+        found = (
+            identities.with_ids([parse_id(one, refusal) for one in ids]) if ids else identities.with_usernames(names)
+        )
         return Response({"identities": [self.document(one) for one in found]})
 
 
 class IdentityDetail(Directory):
     @description.operation("Show a user", answer="identity_answer")
     def get(self, request: Request, identity: str) -> Response:
-        found = identities.with_ids([_known_uuid(identity)])
+        unknown = NotFound("No such identity")
+        found = identities.with_ids([parse_id(identity, unknown)])
         if not found:
-            raise NotFound("No such identity")
+            raise unknown
         return Response({"identity": self.document(found[0])})
 
 
@@ -92,8 +96,9 @@ class Consents(AuthView):
 
     @description.operation("List what you have allowed to applications", answer="consents", query=["all"])
     def get(self, request: Request, identity: str) -> Response:
-        if self.user not in linked.people([_known_uuid(identity)]).values():
-            raise NotFound("No such identity")
+        unknown = NotFound("No such identity")
+        if self.user not in linked.people([parse_id(identity, unknown)]).values():
+            raise unknown
         client_id = request.auth.client_id if isinstance(request.auth, Bearer) and not self._wants_all() else None
         found = consents.forest(consents.of_user(self.user, client_id))
         return Response({"consents": [documents.CONSENT.document(one) for one in found]})
@@ -117,18 +122,3 @@ def _words(request: Request, name: str) -> list[str]:
     if len(words) > MAX_IDENTITIES:
         raise BadRequest(f"{name}: at most {MAX_IDENTITIES}")
     return words
-
-
-def _uuid(text: str) -> uuid.UUID:
-    try:
-        return uuid.UUID(text)
-    except ValueError:
-        raise BadRequest("ids: expected UUIDs") from None
-
-
-def _known_uuid(text: str) -> uuid.UUID:
-    """A malformed id is treated as an unknown one."""
-    try:
-        return uuid.UUID(text)
-    except ValueError:
-        raise NotFound("No such identity") from None

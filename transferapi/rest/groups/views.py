@@ -17,7 +17,7 @@ from identity.models import User
 from identity.provider import identities, scopes
 from transferapi.rest.http.base import View
 from transferapi.rest.http.errors import BadRequest, NotFound
-from transferapi.rest.http.parsing import Document
+from transferapi.rest.http.parsing import Document, parse_id
 from transferapi.rest.openapi import description
 
 from . import documents
@@ -34,11 +34,7 @@ class GroupsView(View):
 
 
 def group_id(text: str) -> uuid.UUID:
-    """A malformed id is treated as an unknown one."""
-    try:
-        return uuid.UUID(text)
-    except ValueError:
-        raise GroupNotFoundError(text[:100]) from None
+    return parse_id(text, GroupNotFoundError(text[:100]))
 
 
 def _words(request: Request, name: str, known: tuple[str, ...]) -> list[str]:

@@ -165,7 +165,10 @@ class Document:
     def moment(self, name: str) -> datetime | None:
         """A time in any of the forms that clients send; without a zone it is UTC."""
         text = self.text(name)
-        return None if text is None else self._moment(name, text)
+        moment = None if text is None else parse_moment(text)
+        if text is not None and moment is None:
+            self._wrong(name, "a time such as 2030-01-31 or 2030-01-31T23:59:59+00:00")
+        return moment
 
     def texts(self, name: str, most: int = 1000) -> list[str] | None:
         """A list of strings."""
@@ -186,12 +189,6 @@ class Document:
         for index, element in enumerate(value):
             yield Document(element, *data_types, where=f"{self._where}{name}[{index}].")
 
-    def _moment(self, name: str, text: str) -> datetime:
-        moment = parse_moment(text)
-        if moment is None:
-            self._wrong(name, "a time such as 2030-01-31 or 2030-01-31T23:59:59+00:00")
-        return moment
-
     def _wrong(self, name: str, words: str) -> NoReturn:
         raise BadRequest(f"{self._where}{name}: expected {words}")
 
@@ -199,7 +196,7 @@ class Document:
 def part(document: Document, name: str, *data_types: str) -> Document:
     """An object in an object."""
     if not document.has(name):
-        raise BadRequest(f"{document.where}{name}: is missing")
+        document.refuse_missing(name)
     return Document(document.fields[name], *data_types, where=f"{document.where}{name}.")
 
 
@@ -210,6 +207,14 @@ def parse_moment(text: str) -> datetime | None:
         return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
     except (ValueError, OverflowError):
         return None
+
+
+def parse_id(text: str, refusal: Exception) -> uuid.UUID:
+    """The id in a path or a query. Raises `refusal` for text that is no UUID: often that of an unknown id."""
+    try:
+        return uuid.UUID(text)
+    except ValueError:
+        raise refusal from None
 
 
 @overload

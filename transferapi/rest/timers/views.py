@@ -14,7 +14,7 @@ from rest_framework.response import Response
 from identity.provider import scopes
 from transferapi.rest.http.base import LargeBodies
 from transferapi.rest.http.errors import BadRequest
-from transferapi.rest.http.parsing import Document, part
+from transferapi.rest.http.parsing import Document, parse_id, part
 from transferapi.rest.openapi import description
 from transferapi.rest.transfer.submission.views import transfer_request
 from transferapi.timers import schedule, services
@@ -39,11 +39,7 @@ class TimersView(LargeBodies):
 
 
 def _id(text: str) -> uuid.UUID:
-    """A malformed id is treated as an unknown one."""
-    try:
-        return uuid.UUID(text)
-    except ValueError:
-        raise TimerNotFoundError(text[:100]) from None
+    return parse_id(text, TimerNotFoundError(text[:100]))
 
 
 def _moment(document: Document, name: str, default: datetime) -> datetime:
@@ -59,7 +55,7 @@ def _plan(document: Document) -> Schedule:
         raise BadRequest(f"{document.where}type: expected once or recurring")
     interval = document.number("interval_seconds")
     if interval is None:
-        raise BadRequest(f"{document.where}interval_seconds: is missing")
+        document.refuse_missing("interval_seconds")
     plan = Schedule(_moment(document, "start", now), interval)
     return _until(plan, part(document, "end")) if document.has("end") else plan
 

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from endpoints.gridftp.patterns import PatternError, collapsed
 from transferapi.rest.http.errors import BadRequest
-from transferapi.rest.http.parsing import parse_moment
+from transferapi.rest.http.parsing import parse_id, parse_moment
 from transferapi.tasks.queries import ORDERS, Order, TaskFilter, TextMatch, TimeRange
 from transferapi.tasks.states import Status, TaskType
 
@@ -39,7 +39,7 @@ def task_filter(text: str) -> TaskFilter:
     if unknown:
         raise BadRequest(f"filter: unknown field '{shown(min(unknown))}'")
     return TaskFilter(
-        task_ids=[_uuid(value) for value in wanted["task_id"]] if "task_id" in wanted else None,
+        task_ids=[_task_id(value) for value in wanted["task_id"]] if "task_id" in wanted else None,
         types=_words("type", wanted, TaskType.values),
         statuses=_words("status", wanted, Status.values),
         labels=text_matches("label", wanted.get("label", ())),
@@ -121,11 +121,8 @@ def _wanted(fields: str | None) -> set[str] | None:
 # ---- values
 
 
-def _uuid(text: str) -> uuid.UUID:
-    try:
-        return uuid.UUID(text)
-    except ValueError:
-        raise BadRequest(f"filter: '{shown(text)}' is not a task id") from None
+def _task_id(text: str) -> uuid.UUID:
+    return parse_id(text, BadRequest(f"filter: '{shown(text)}' is not a task id"))
 
 
 def _words(key: str, wanted: Mapping[str, list[str]], known: Sequence[str]) -> list[str] | None:

@@ -10,17 +10,14 @@ from rest_framework.response import Response
 from endpoints import bookmarks
 from endpoints.errors import BookmarkNotFoundError
 from transferapi.rest.http.base import View, result
+from transferapi.rest.http.parsing import parse_id
 from transferapi.rest.openapi import description
 
 from . import documents
 
 
 def bookmark_id(text: str) -> uuid.UUID:
-    """A malformed id is treated as an unknown one."""
-    try:
-        return uuid.UUID(text)
-    except ValueError:
-        raise BookmarkNotFoundError(text[:100]) from None
+    return parse_id(text, BookmarkNotFoundError(text[:100]))
 
 
 class BookmarkList(View):

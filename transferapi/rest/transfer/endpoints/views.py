@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from dataclasses import replace
 
 from django.http import QueryDict
@@ -17,7 +16,7 @@ from endpoints.registry import SearchFilters, SearchScope, ServerSpec
 from endpoints.servers.program_removal import remove_programs
 from transferapi.rest.http.base import View, result
 from transferapi.rest.http.errors import BadRequest, NotFound
-from transferapi.rest.http.parsing import Document, query_limit, query_number
+from transferapi.rest.http.parsing import Document, parse_id, query_limit, query_number
 from transferapi.rest.openapi import description
 from transferapi.tasks import queries
 
@@ -122,20 +121,14 @@ class EndpointSearch(View):
             raise BadRequest("filter_scope: there is no such scope") from None
 
     def _filters(self, query: QueryDict) -> SearchFilters:
-        kinds, broken = query.get("filter_entity_type"), query.get("filter_non_functional")
+        owner, kinds = query.get("filter_owner_id"), query.get("filter_entity_type")
+        broken = query.get("filter_non_functional")
         return SearchFilters(
-            owner_id=self._owner(query.get("filter_owner_id")),
+            owner_id=parse_id(owner, BadRequest("filter_owner_id: expected a UUID")) if owner else None,
             host=query.get("filter_host_endpoint") or None,
             entity_types=kinds.split(",") if kinds else None,
             non_functional=broken not in ("0", "false", "False") if broken else None,
         )
-
-    @staticmethod
-    def _owner(text: str | None) -> uuid.UUID | None:
-        try:
-            return uuid.UUID(text) if text else None
-        except ValueError:
-            raise BadRequest("filter_owner_id: expected a UUID") from None
 
 
 class EndpointList(View):

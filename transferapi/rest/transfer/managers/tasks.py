@@ -10,7 +10,7 @@ from rest_framework.response import Response
 
 from transferapi.rest.http.base import View, result
 from transferapi.rest.http.errors import BadRequest, NotFound
-from transferapi.rest.http.parsing import parse_moment, query_limit, query_number
+from transferapi.rest.http.parsing import parse_id, parse_moment, query_limit, query_number
 from transferapi.rest.openapi import description
 from transferapi.rest.transfer import filters
 from transferapi.rest.transfer.tasks.documents import EVENT_LIST, MANAGED_SKIPPED_ERRORS, MANAGED_SUCCESSFUL_TRANSFERS
@@ -147,10 +147,11 @@ def _task_ids(value: object) -> list[uuid.UUID]:
 
 
 def _filter(query: QueryDict) -> ManagedTaskFilter:
+    owner = query.get("filter_owner_id")
     return ManagedTaskFilter(
         statuses=_statuses(query.get("filter_status")),
         task_ids=_ids(query.get("filter_task_id")),
-        owner_id=_owner(query.get("filter_owner_id")),
+        owner_id=parse_id(owner, NotFound("No such user", "UserNotFound")) if owner else None,
         endpoint=query.get("filter_endpoint") or None,
         use=_use(query.get("filter_endpoint_use")),
         is_paused=_flag(query, "filter_is_paused"),
@@ -170,18 +171,8 @@ def _statuses(text: str | None) -> list[str] | None:
 def _ids(text: str | None) -> list[uuid.UUID] | None:
     if not text:
         return None
-    words = text.split(",")[: managed_tasks.MAX_TASKS + 1]
-    try:
-        return [uuid.UUID(word) for word in words]
-    except ValueError:
-        raise BadRequest("filter_task_id: expected ids of tasks, with commas") from None
-
-
-def _owner(text: str | None) -> uuid.UUID | None:
-    try:
-        return uuid.UUID(text) if text else None
-    except ValueError:
-        raise NotFound("No such user", "UserNotFound") from None
+    refusal = BadRequest("filter_task_id: expected ids of tasks, with commas")
+    return [parse_id(word, refusal) for word in text.split(",")[: managed_tasks.MAX_TASKS + 1]]
 
 
 def _use(text: str | None) -> str | None:
@@ -211,15 +202,9 @@ def _times(text: str | None) -> TimeRange | None:
 def read_last_key(text: str) -> LastKey:
     """Raises BadRequest for a key that we did not give."""
     kind, *parts = text.split(",")
-    wanted = {"active": 2, "complete": 3}.get(kind)
-    moments = [parse_moment(part) for part in parts[:-1]]
-    try:
-        id_ = uuid.UUID(parts[-1] if parts else "")
-    except ValueError:
-        id_ = None
-    if wanted != len(parts) or id_ is None or None in moments:
-        raise BadRequest("last_key: is not one of a page before")
+    moments = [moment for part in parts[:-1] if (moment := parse_moment(part))]
+    refusal = BadRequest("last_key: is not one of a page before")
+    if len(moments) + 1 != len(parts) or len(parts) != {"active": 2, "complete": 3}.get(kind):
+        raise refusal
     completed = moments[0] if kind == "complete" else None
-    requested = moments[-1]
-    assert requested is not None
-    return LastKey(completed, requested, id_)
+    return LastKey(completed, moments[-1], parse_id(parts[-1], refusal))

@@ -9,7 +9,7 @@ from rest_framework.response import Response
 
 from transferapi.rest.http.base import View, result
 from transferapi.rest.http.errors import NotFound
-from transferapi.rest.http.parsing import query_limit, query_number
+from transferapi.rest.http.parsing import parse_id, query_limit, query_number
 from transferapi.rest.openapi import description
 from transferapi.rest.transfer import filters
 from transferapi.rest.transfer.submission import documents as submissions
@@ -32,11 +32,7 @@ CANCEL_MESSAGES = {
 
 
 def task_id(text: str) -> uuid.UUID:
-    """A malformed id is treated as an unknown one."""
-    try:
-        return uuid.UUID(text)
-    except ValueError:
-        raise NotFound(f"No such task '{text.encode('utf-8', 'backslashreplace').decode()[:100]}'") from None
+    return parse_id(text, NotFound(f"No such task '{filters.shown(text)}'"))
 
 
 def limits(request: Request) -> tuple[int, int]:
