@@ -36,7 +36,7 @@ def _endpoint(answer: Callable[[Form, str], TokenResponse]) -> Callable[[HttpReq
     def view(request: HttpRequest) -> HttpResponse:
         headers = dict(_HEADERS)
         try:
-            _count(request)
+            rate_limit.check(rate_limit.take(None, address_of(request)))
             found = answer(oauth_forms.read(request), request.headers.get("Authorization", ""))
         except TooManyRequests as error:
             found = TokenResponse(429, {"error": "temporarily_unavailable", "error_description": error.message})
@@ -49,13 +49,6 @@ def _endpoint(answer: Callable[[Form, str], TokenResponse]) -> Callable[[HttpReq
         return JsonResponse(_complete(found, request), status=found.status, headers=headers)
 
     return view
-
-
-def _count(request: HttpRequest) -> None:
-    """Raises ApiError (429)."""
-    taken = rate_limit.take(None, address_of(request))
-    if taken and taken.wait:
-        raise TooManyRequests("You ask too often; wait a little", taken.wait)
 
 
 def _complete(found: TokenResponse, request: HttpRequest) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from identity.provider import scopes
 from . import long_bodies, rate_limit
 from .authentication import BearerAuthentication, CertificateAuthentication, HasScope, SessionAuthentication
 from .content_negotiation import RENDERERS, Negotiation, TextXMLParser, XMLParser
-from .errors import TooManyRequests, request_id, resource
+from .errors import request_id, resource
 from .parsing import MAX_BODY, StrictJSONParser
 from .trusted_proxies import address_of
 
@@ -67,8 +67,7 @@ class View(APIView):
         if request._request.META.get("waybill.again"):
             return
         self._taken = rate_limit.take(user and user.pk, address_of(request._request), self.cost)
-        if self._taken and self._taken.wait:
-            raise TooManyRequests("You ask too often; wait a little", self._taken.wait)
+        rate_limit.check(self._taken)
 
     def finalize_response(self, request: Request, response: Any, *args: Any, **kwargs: Any) -> Any:
         answer = super().finalize_response(request, response, *args, **kwargs)

@@ -20,6 +20,8 @@ from redis.commands.core import Script
 from identity.networks import network_of
 from transferapi.outages import redis_link
 
+from .errors import TooManyRequests
+
 #: Seconds of the rate that a bucket holds: the limit is an average over this time.
 SPAN = 10
 #: The part of the rate for clients that have not signed in.
@@ -78,3 +80,9 @@ def take(user: object, address: str, wanted: int = 1) -> Taken | None:
         return None
     granted, thousandths, milliseconds = answer
     return Taken(rate * SPAN, thousandths // 1000, 0 if granted else max(1, math.ceil(milliseconds / 1000)))
+
+
+def check(taken: Taken | None) -> None:
+    """Raises TooManyRequests where the tokens were not there."""
+    if taken and taken.wait:
+        raise TooManyRequests("You ask too often; wait a little", taken.wait)

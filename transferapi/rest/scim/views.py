@@ -25,7 +25,6 @@ from transferapi.rest.http.errors import (
     RETRY_AFTER,
     ApiError,
     NotFound,
-    TooManyRequests,
     UnsupportedMediaType,
     request_id,
 )
@@ -90,9 +89,7 @@ def _authenticated(request: HttpRequest) -> ScimClient:
     client = clients.authenticate(token.strip()) if scheme.lower() == "bearer" else None
     # The web server calls the application again, with a long body that it asked for (deploy/web/worker.py).
     if not request.META.get("waybill.again"):
-        taken = rate_limit.take(client and f"scim:{client.pk}", address_of(request))
-        if taken and taken.wait:
-            raise TooManyRequests("You ask too often; wait a little", taken.wait)
+        rate_limit.check(rate_limit.take(client and f"scim:{client.pk}", address_of(request)))
     if client is None:
         raise AuthenticationFailed("Token is not valid")
     return client
