@@ -21,6 +21,7 @@ from transferapi.rest.http.trusted_proxies import address_of
 
 log = logging.getLogger(__name__)
 
+#: Of a field that occurs twice, the last value counts (`dict`).
 Form = list[tuple[str, str]]
 #: No cache may keep a document with a token (RFC 6749 section 5.1).
 _HEADERS = {"Cache-Control": "no-store", "Pragma": "no-cache"}
@@ -72,7 +73,7 @@ def _of_client(answer: Callable[[dict[str, str], Application], TokenResponse]) -
     @sensitive_variables()
     @wraps(answer)
     def check(form: Form, authorization: str) -> TokenResponse:
-        fields = oauth_forms.single(form)
+        fields = dict(form)
         given = clients.credentials(authorization, fields)
         application = clients.authenticate(*given) if given else None
         return _NOT_A_CLIENT if application is None else answer(fields, application)
@@ -98,7 +99,7 @@ def revoke(form: Form, authorization: str) -> TokenResponse:
     An application that shows its secret may revoke only its own tokens.
     The answer is the same whether there was such a token (RFC 7009 section 2.2).
     """
-    fields = oauth_forms.single(form)
+    fields = dict(form)
     given = clients.credentials(authorization, fields)
     application = clients.authenticate(*given) if given else None
     if given and application is None:

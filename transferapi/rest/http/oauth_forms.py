@@ -27,8 +27,3 @@ def read(request: HttpRequest) -> list[tuple[str, str]]:
         )
     except ValueError:
         raise BadRequest("The form is malformed") from None
-
-
-def single(form: list[tuple[str, str]]) -> dict[str, str]:
-    """The fields by name. The last value counts where a name occurs twice."""
-    return dict(form)
