@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .documents import GROUP, LIST, ROOT, USER, location
+from .documents import GROUP, ROOT, USER, location
 
 _CONFIG = "urn:ietf:params:scim:schemas:core:2.0:ServiceProviderConfig"
 _TYPE = "urn:ietf:params:scim:schemas:core:2.0:ResourceType"
@@ -74,16 +74,6 @@ def schemas() -> list[dict[str, Any]]:
             ],
         ),
     ]
-
-
-def listing(resources: list[dict[str, Any]]) -> dict[str, Any]:
-    return {
-        "schemas": [LIST],
-        "totalResults": len(resources),
-        "startIndex": 1,
-        "itemsPerPage": len(resources),
-        "Resources": resources,
-    }
 
 
 def _resource_type(name: str, schema: str) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from django.conf import settings
@@ -198,9 +198,5 @@ def _member(row: Membership) -> dict[str, str]:
 
 
 def _meta(kind: str, ref: object, created: datetime, modified: datetime | None) -> dict[str, str]:
-    found = {"resourceType": kind, "created": _time(created), "location": location(f"{kind}s", ref)}
-    return found | ({"lastModified": _time(modified)} if modified else {})
-
-
-def _time(moment: datetime) -> str:
-    return str(wire_time(moment.astimezone(UTC)))
+    found = {"resourceType": kind, "created": str(wire_time(created)), "location": location(f"{kind}s", ref)}
+    return found | ({"lastModified": str(wire_time(modified))} if modified else {})

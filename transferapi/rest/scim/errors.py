@@ -5,7 +5,6 @@ Status and message are those of `transferapi.rest.http.errors`, except where a d
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from identity.error_categories import CategorizedError, Category
@@ -35,10 +34,6 @@ def document(error: Exception, request_name: str) -> tuple[int, dict[str, Any]]:
     if scim_type := _scim_type(error, category):
         found["scimType"] = scim_type
     return status, found
-
-
-def dumps(document: object) -> bytes:
-    return json.dumps(document, separators=(",", ":")).encode("ascii")
 
 
 def _scim_type(error: Exception, category: Category | None) -> str:

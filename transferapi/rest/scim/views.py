@@ -20,7 +20,7 @@ from identity.audit.origin import Origin
 from identity.models import Group
 from identity.scim import clients, groups, users
 from identity.scim.models import ScimClient
-from transferapi.rest.http import rate_limit
+from transferapi.rest.http import json_documents, rate_limit
 from transferapi.rest.http.errors import (
     RETRY_AFTER,
     ApiError,
@@ -66,7 +66,7 @@ def resource(**handlers: Handler) -> Callable[..., HttpResponse]:
                 log.exception("request %s: SCIM failed", request_id(request))
         if status == 201 and found:
             headers["Location"] = found["meta"]["location"]
-        content = b"" if found is None else errors.dumps(found)
+        content = b"" if found is None else json_documents.dumps(found)
         return HttpResponse(content, status=status, headers=headers, content_type=MEDIA_TYPE)
 
     return view
@@ -113,12 +113,13 @@ def _of(all_of: Callable[[], list[dict[str, Any]]], client: ScimClient, request:
     if "filter" in request.GET:
         # RFC 7644, section 4.
         raise ApiError(403, "PermissionDenied", "These documents are not filtered")
+    found = all_of()
     if not ref:
-        return 200, discovery.listing(all_of())
-    found = next((one for one in all_of() if one["id"].lower() == ref.lower()), None)
-    if found is None:
+        return 200, documents.page(found, len(found), 1)
+    one = next((one for one in found if one["id"].lower() == ref.lower()), None)
+    if one is None:
         raise NotFound("There is no such document")
-    return 200, found
+    return 200, one
 
 
 def _nowhere(client: ScimClient, request: HttpRequest, ref: str) -> Answer:

@@ -6,7 +6,6 @@ the number of entries, or the error with which it broke off.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -21,7 +20,7 @@ from endpoints.gridftp.faults import FaultError
 from transferapi.rest.http import errors
 from transferapi.rest.http.base import View
 from transferapi.rest.http.content_negotiation import FirstRenderer
-from transferapi.rest.http.json_documents import PART
+from transferapi.rest.http.json_documents import PART, dumps
 from transferapi.rest.http.long_answers import paced
 from transferapi.rest.openapi import description
 from transferapi.rest.transfer import filters
@@ -74,5 +73,5 @@ def _part(entries: Sequence[Entry], document: Any) -> bytes:
 
 
 def _json(line: dict[str, Any]) -> bytes:
-    """ASCII, as in `json_documents`: no line of it contains a line feed."""
-    return json.dumps(line, separators=(",", ":")).encode("ascii") + b"\n"
+    """No line of it contains a line feed."""
+    return dumps(line) + b"\n"
