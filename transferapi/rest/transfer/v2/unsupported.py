@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NoReturn
 
 from rest_framework.request import Request
@@ -23,6 +24,16 @@ def _not_here(what: str) -> NoReturn:
     raise ApiError(501, "ServiceError.NotSupported", f"This service has no {what}")
 
 
+def _refusal(summary: str, what: str) -> Callable[..., Response]:
+    """A method of a view."""
+
+    @operation(f"{summary}: there are none", answer="jsonapi_errors", status=501)
+    def refuse(view: JsonApiView, request: Request, **in_path: str) -> Response:
+        _not_here(what)
+
+    return refuse
+
+
 class Subscription(View):
     @description.operation("Put an endpoint under a subscription: there are none", answer="error", status=501)
     def put(self, request: Request, endpoint: str) -> Response:
@@ -31,42 +42,23 @@ class Subscription(View):
 
 
 class Tunnels(JsonApiView):
-    @operation("List tunnels: there are none", answer="jsonapi_errors", status=501)
-    def get(self, request: Request) -> Response:
-        _not_here("tunnels")
-
-    @operation("Make a tunnel: there are none", answer="jsonapi_errors", status=501)
-    def post(self, request: Request) -> Response:
-        _not_here("tunnels")
+    get = _refusal("List tunnels", "tunnels")
+    post = _refusal("Make a tunnel", "tunnels")
 
 
 class TunnelDetail(JsonApiView):
-    @operation("Show a tunnel: there are none", answer="jsonapi_errors", status=501)
-    def get(self, request: Request, tunnel: str) -> Response:
-        _not_here("tunnels")
-
-    @operation("Change a tunnel: there are none", answer="jsonapi_errors", status=501)
-    def patch(self, request: Request, tunnel: str) -> Response:
-        _not_here("tunnels")
-
-    @operation("Delete a tunnel: there are none", answer="jsonapi_errors", status=501)
-    def delete(self, request: Request, tunnel: str) -> Response:
-        _not_here("tunnels")
+    get = _refusal("Show a tunnel", "tunnels")
+    patch = _refusal("Change a tunnel", "tunnels")
+    delete = _refusal("Delete a tunnel", "tunnels")
 
 
 class TunnelEvents(JsonApiView):
-    @operation("List the events of a tunnel: there are none", answer="jsonapi_errors", status=501)
-    def get(self, request: Request, tunnel: str) -> Response:
-        _not_here("tunnels")
+    get = _refusal("List the events of a tunnel", "tunnels")
 
 
 class StreamAccessPoints(JsonApiView):
-    @operation("List stream access points: there are none", answer="jsonapi_errors", status=501)
-    def get(self, request: Request) -> Response:
-        _not_here("stream access points")
+    get = _refusal("List stream access points", "stream access points")
 
 
 class StreamAccessPoint(JsonApiView):
-    @operation("Show a stream access point: there are none", answer="jsonapi_errors", status=501)
-    def get(self, request: Request, stream: str) -> Response:
-        _not_here("stream access points")
+    get = _refusal("Show a stream access point", "stream access points")
