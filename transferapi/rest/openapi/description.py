@@ -10,6 +10,8 @@ from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from drf_spectacular.openapi import AutoSchema
 from drf_spectacular.utils import OpenApiExample, OpenApiParameter, OpenApiResponse, extend_schema
 
+from transferapi.rest.http.errors import ERROR_HEADER
+
 from . import components, plain_routes
 from .types import Schema, list_of, ref
 
@@ -90,16 +92,31 @@ _IN_PATH = {
     "invitation": "the invitation's id",
     "session": "id of a session of yours, as the list has it",
 }
+
+
+def _header(name: str, words: str) -> OpenApiParameter:
+    return OpenApiParameter(name, str, OpenApiParameter.HEADER, description=words)
+
+
+def _query(*names: str) -> list[OpenApiParameter]:
+    return [
+        OpenApiParameter(name, int if name in _NUMBERS else str, OpenApiParameter.QUERY, description=_QUERY[name])
+        for name in names
+    ]
+
+
+def _errors(media_type: str = "application/json", document: str = "error") -> dict[tuple[str, str], Schema]:
+    return {("4XX", media_type): ref(document), ("5XX", media_type): ref(document)}
+
+
 _ERROR_HEADER = OpenApiParameter(
-    "X-Transfer-API-Error", str, OpenApiParameter.HEADER, description="the code of the error", response=["4XX", "5XX"]
+    ERROR_HEADER, str, OpenApiParameter.HEADER, description="the code of the error", response=["4XX", "5XX"]
 )
 _BINARY: Schema = {"type": "string", "format": "binary"}
 _OCTETS = {"application/octet-stream": _BINARY}
 _OF_PARTS = [
-    OpenApiParameter(
-        "Content-Range", str, OpenApiParameter.HEADER, description="which part this is, such as bytes 0-499/1234"
-    ),
-    OpenApiParameter("If-None-Match", str, OpenApiParameter.HEADER, description="*: replace nothing (412)"),
+    _header("Content-Range", "which part this is, such as bytes 0-499/1234"),
+    _header("If-None-Match", "*: replace nothing (412)"),
 ]
 
 
@@ -119,20 +136,15 @@ def operation(
 
     media_type: of the response, also of errors. error: the document of errors. takes_octets: the body is a file.
     """
-    parameters = [
-        OpenApiParameter(name, int if name in _NUMBERS else str, OpenApiParameter.QUERY, description=_QUERY[name])
-        for name in query
-    ]
     schema = components.REQUESTS[body] if body else {}
     shown = [OpenApiExample(body, components.REQUEST_EXAMPLES[body], request_only=True)] if body else []
     describe = extend_schema(
         summary=summary,
-        parameters=[*parameters, *(_OF_PARTS if takes_octets else ()), _ERROR_HEADER],
+        parameters=[*_query(*query), *(_OF_PARTS if takes_octets else ()), _ERROR_HEADER],
         request=_OCTETS if takes_octets else {"application/json": schema} if body else None,
         responses={
             (status, media_type): list_of(ref(answer)) if many else ref(answer),
-            ("4XX", media_type): ref(error),
-            ("5XX", media_type): ref(error),
+            **_errors(media_type, error),
         },
         examples=shown,
     )
@@ -148,7 +160,7 @@ def streaming(summary: str, shape: Schema) -> Callable[[F], F]:
     """Describe a method whose answer is a stream of events."""
     where = "where to go on: an id of this stream; of one task 0: all from the beginning. Else what comes from now on"
     places = [
-        OpenApiParameter("Last-Event-ID", str, OpenApiParameter.HEADER, description=where),
+        _header("Last-Event-ID", where),
         OpenApiParameter("last_event_id", str, OpenApiParameter.QUERY, description="the same, without a header"),
     ]
     return extend_schema(
@@ -157,45 +169,34 @@ def streaming(summary: str, shape: Schema) -> Callable[[F], F]:
         responses={
             (200, "text/event-stream"): shape,
             204: OpenApiResponse(description="the task is done, and all its events were sent"),
-            ("4XX", "application/json"): ref("error"),
-            ("5XX", "application/json"): ref("error"),
+            **_errors(),
         },
     )
 
 
 def lines(summary: str, media_type: str, query: Sequence[str]) -> Callable[[F], F]:
     """Describe a method whose answer is a line of JSON for each row."""
-    asked = [OpenApiParameter(name, str, OpenApiParameter.QUERY, description=_QUERY[name]) for name in query]
     return extend_schema(
         summary=summary,
-        parameters=[*asked, _ERROR_HEADER],
-        responses={
-            (200, media_type): {"type": "string"},
-            ("4XX", "application/json"): ref("error"),
-            ("5XX", "application/json"): ref("error"),
-        },
+        parameters=[*_query(*query), _ERROR_HEADER],
+        responses={(200, media_type): {"type": "string"}, **_errors()},
     )
 
 
 def download(summary: str) -> Callable[[F], F]:
     """Describe a method whose answer is a file of an endpoint, or a part of it (RFC 9110 section 14)."""
     asked = [
-        OpenApiParameter("Range", str, OpenApiParameter.HEADER, description="one range, such as bytes=0-499"),
-        OpenApiParameter("If-Range", str, OpenApiParameter.HEADER, description="the ETag of the part that is there"),
+        _header("Range", "one range, such as bytes=0-499"),
+        _header("If-Range", "the ETag of the part that is there"),
     ]
     return extend_schema(
         summary=summary,
-        parameters=[
-            OpenApiParameter("path", str, OpenApiParameter.QUERY, description=_QUERY["path"]),
-            *asked,
-            _ERROR_HEADER,
-        ],
+        parameters=[*_query("path"), *asked, _ERROR_HEADER],
         responses={
             (200, "application/octet-stream"): _BINARY,
             (206, "application/octet-stream"): _BINARY,
             304: OpenApiResponse(description="the file is the one of If-None-Match"),
-            ("4XX", "application/json"): ref("error"),
-            ("5XX", "application/json"): ref("error"),
+            **_errors(),
         },
     )
 

@@ -19,50 +19,34 @@ def _answers(description: str) -> dict[str, Any]:
     return {"200": good, "4XX": _ERROR, "5XX": _ERROR}
 
 
+def _operation(name: str, tag: str, summary: str, security: list[Any], **more: Any) -> dict[str, Any]:
+    about = {"operationId": name, "tags": [tag], "summary": summary, "description": "", "security": security}
+    return {**about, **more}
+
+
 def _form(name: str, summary: str, required: str, optional: str, answer: str) -> dict[str, Any]:
     fields = properties(f"{required} {optional}", TEXT)
     schema = {"type": "object", "properties": fields, "required": required.split()}
-    return {
-        "post": {
-            "operationId": f"post_oauth2_{name}",
-            "tags": ["oauth2"],
-            "summary": summary,
-            "description": "",
-            "security": [{"client": []}, {}],
-            "requestBody": {"required": True, "content": {FORM: {"schema": schema}}},
-            "responses": _answers(answer),
-        }
-    }
+    body = {"required": True, "content": {FORM: {"schema": schema}}}
+    clients: list[Any] = [{"client": []}, {}]
+    named = f"post_oauth2_{name}"
+    return {"post": _operation(named, "oauth2", summary, clients, requestBody=body, responses=_answers(answer))}
 
 
 def _get(name: str, summary: str, answer: str) -> dict[str, Any]:
-    return {
-        "get": {
-            "operationId": name,
-            "tags": ["oauth2"],
-            "summary": summary,
-            "description": "",
-            "security": [{}],
-            "responses": _answers(answer),
-        }
-    }
+    return {"get": _operation(name, "oauth2", summary, [{}], responses=_answers(answer))}
 
 
 def _scim(path: str, methods: str, summary: str) -> dict[str, Any]:
     """The documents are those of RFC 7643, which describes them itself at /scim/v2/Schemas."""
     shown = {"description": "RFC 7644", "content": {SCIM: {"schema": _ANY}}}
     name = path.removeprefix("/scim/v2/").replace("/{ref}", "_ref").strip("{}").lower()
-    where = [{"name": "ref", "in": "path", "required": True, "schema": TEXT, "description": "the id"}]
+    more: dict[str, Any] = {}
+    if "{ref}" in path:
+        more["parameters"] = [{"name": "ref", "in": "path", "required": True, "schema": TEXT, "description": "the id"}]
+    more["responses"] = {"2XX": shown, "4XX": shown, "5XX": shown}
     return {
-        method: {
-            "operationId": f"{method}_scim_{name}",
-            "tags": ["scim"],
-            "summary": summary,
-            "description": "",
-            "security": [{"scim": []}],
-            **({"parameters": where} if "{ref}" in path else {}),
-            "responses": {"2XX": shown, "4XX": shown, "5XX": shown},
-        }
+        method: _operation(f"{method}_scim_{name}", "scim", summary, [{"scim": []}], **more)
         for method in methods.split()
     }
 
