@@ -200,24 +200,16 @@ CLIENT_ANSWER = wrapped("client_answer", "client", CLIENT)
 CLIENTS = wrapped("clients", "clients", CLIENT, many=True)
 
 
-@dataclass(frozen=True, slots=True)
-class ShownSecret:
-    """secret: only when it has just been made, and never again."""
-
-    row: ClientSecret
-    secret: Secret | None = None
-
-
-CREDENTIAL = ResponseDocument[ShownSecret](
+CREDENTIAL = ResponseDocument[ClientSecret](
     "credential",
-    Field("id", t.UUID, "row.pk"),
-    Field("name", t.TEXT, "row.name", "of the nightly job"),
-    Field("client", t.UUID, "row.application.client_id", _CLIENT),
-    Field("created", _MOMENT, AsJson(lambda shown: shown.row.created_at.isoformat())),
+    Field("id", t.UUID, "pk"),
+    Field("name", t.TEXT, example="of the nightly job"),
+    Field("client", t.UUID, "application.client_id", _CLIENT),
+    Field("created", _MOMENT, AsJson(lambda row: row.created_at.isoformat())),
     Field(
         "secret",
         t.about("present in the answer that creates it", t.MAYBE_TEXT),
-        lambda shown: None if shown.secret is None else shown.secret.value,
+        Always(None),
         "wbs_this-is-shown-once",
     ),
     data_type=None,
@@ -238,7 +230,8 @@ CLIENT_MADE = ResponseDocument[None](
 
 
 def credential(row: ClientSecret, secret: Secret | None = None) -> Document:
-    return CREDENTIAL.document(ShownSecret(row, secret))
+    """secret: only when it has just been made, and never again."""
+    return CREDENTIAL.document(row) | {"secret": None if secret is None else secret.value}
 
 
 _NAME = Field[Any]("name", t.about(f"one line of at most {MAX_NAME} characters", t.TEXT))

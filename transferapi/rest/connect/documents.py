@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 
 from endpoints.connect.presence import Presence
@@ -13,10 +14,6 @@ from transferapi.rest.openapi import types as t
 from transferapi.rest.openapi.common import ActionDocument
 from transferapi.rest.openapi.document_types import Field, RequestDocument, ResponseDocument
 
-_VERSION = Field[Agent](
-    "version", t.about("version of the agent program, as the program reports it", t.TEXT), example="0.1.0"
-)
-_PLATFORM = Field[Agent]("platform", t.about("system and Python, as it says", t.TEXT), example="Linux x86_64")
 _CHAIN = t.about("the certificate and the one that signed it, in PEM", t.TEXT)
 _SECONDS = t.about("Unix time of the service", t.NUMBER)
 _PEM = "-----BEGIN CERTIFICATE-----\n..."
@@ -87,17 +84,9 @@ CERTIFICATE = ResponseDocument[Issued](
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Offered:
-    """The program that the service offers, and its time."""
-
-    program: AgentProgram
-    time: int
-
-
-PROGRAM = ResponseDocument[Offered](
+PROGRAM = ResponseDocument[AgentProgram](
     "agent_program",
-    Field("version", t.TEXT, "program.version", "0.1.0"),
-    Field("sha256", t.TEXT, "program.digest", "0" * 64),
-    Field("time", _SECONDS, example=1_760_000_000),
+    Field("version", t.TEXT, example="0.1.0"),
+    Field("sha256", t.TEXT, "digest", "0" * 64),
+    Field("time", _SECONDS, lambda _: int(time.time()), 1_760_000_000),
 )

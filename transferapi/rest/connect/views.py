@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -54,7 +53,7 @@ class Version(_OpenView):
 
     @description.operation("The program of agents that this service offers", answer="agent_program")
     def get(self, request: Request) -> Response:
-        return Response(documents.PROGRAM.document(documents.Offered(program(), int(time.time()))))
+        return Response(documents.PROGRAM.document(program()))
 
 
 class NewSetupKey(View):
