@@ -89,7 +89,6 @@ class Reading(NamedTuple):
     """The result of a query for a stream that catches up."""
 
     stream: ClientStream
-    before: Cursor
     parts: Sequence[tuple[list[FeedLine], Cursor, Cursor]]
     missed: bool
 
@@ -327,21 +326,22 @@ def _forget_place(streams: Sequence[ClientStream], before: Snapshot) -> None:
 def _read(stream: ClientStream, now: Snapshot) -> Reading:
     """Send a page to a stream that catches up, and read another one where the page was cut at an earlier moment."""
     at, missed = (stream.at, False) if stream.begun and stream.at else feed.start(stream.scope, stream.at, now)
-    before, parts = at, []
+    parts = []
     for _ in range(2):
         lines, then = feed.replay(stream.scope, at, now)
         parts.append((lines, at, then))
         at = then
         if len(lines) == PAGE or at.seen == now:
             break
-    return Reading(stream, before, parts, missed)
+    return Reading(stream, parts, missed)
 
 
 def _catch_up(reading: Reading, now: Snapshot) -> None:
     stream = reading.stream
     if not stream.begun:
         stream.begun = True
-        stream.transport.write(position(reading.before))
+        _, before, _ = reading.parts[0]
+        stream.transport.write(position(before))
     if reading.missed:
         stream.transport.write(message("missed", {"DATA_TYPE": "missed", "kept": feed.MOST_REPLAYED}))
     for lines, at, then in reading.parts:

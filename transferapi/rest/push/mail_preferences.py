@@ -12,11 +12,9 @@ from transferapi.tasks.notify import mail_preferences
 
 from . import documents
 
-_NAME = "mail_preference"
-
 
 class MailPreferenceView(View):
-    @description.operation("Show whether you get mails, and their language", answer=_NAME)
+    @description.operation("Show whether you get mails, and their language", answer="mail_preference")
     def get(self, request: Request) -> Response:
         return Response(documents.MAIL_PREFERENCE.document(self.user))
 

@@ -111,7 +111,7 @@ class SocketTransport:
             self._put(waiting)
             if self._finished:
                 self._put_end()
-        self._writer.add(self)
+        self._writer.touch(self)
 
     def write(self, data: bytes) -> None:
         with self._lock:
@@ -199,9 +199,6 @@ class SocketWriter:
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name="streams-out", daemon=True)
         self._thread.start()
-
-    def add(self, transport: SocketTransport) -> None:
-        self.touch(transport)
 
     def touch(self, transport: SocketTransport) -> None:
         """Note that the transport has octets to send."""
