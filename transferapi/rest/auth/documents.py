@@ -26,6 +26,7 @@ from transferapi.rest.openapi.document_types import (
     each,
     optional,
     part,
+    wrapped,
 )
 
 Document = dict[str, Any]
@@ -34,14 +35,6 @@ _ALICE, _CLIENT = "5d3a6d0e-1c55-4e41-8f0a-9d7b6f6c1a01", "c7a1f9a4-6c2c-4b0e-9a
 _PROVIDER_ID = "2b1f3f9e-7f3d-5d3f-9c43-0f5f6d1c7a10"
 #: A time of the Auth API has fractions of seconds.
 _MOMENT = {"type": "string", "format": "date-time", "example": "2026-01-15T12:00:00.123456+00:00"}
-
-
-def wrapped(name: str, key: str, inner: ResponseDocument[Any], *, many: bool = False) -> ResponseDocument[None]:
-    """A document with another one, or a list of them, under a key."""
-    shown = Field[None](
-        key, t.list_of(inner.ref) if many else inner.ref, example=[inner.example] if many else inner.example
-    )
-    return ResponseDocument(name, shown, data_type=None)
 
 
 # ---- users

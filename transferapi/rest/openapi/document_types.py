@@ -160,6 +160,14 @@ def part(*fields: Field[T]) -> ResponseDocument[T]:
     return ResponseDocument("", *fields, data_type=None)
 
 
+def wrapped(name: str, key: str, inner: ResponseDocument[Any], *, many: bool = False) -> ResponseDocument[None]:
+    """A document with another one, or a list of them, under a key."""
+    shown = Field[None](
+        key, list_of(inner.ref) if many else inner.ref, example=[inner.example] if many else inner.example
+    )
+    return ResponseDocument(name, shown, data_type=None)
+
+
 class ListDocument(ResponseDocument[Any]):
     """A list document: `fields` beside the rows in DATA."""
 

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from transferapi.rest.openapi import types as t
-from transferapi.rest.openapi.document_types import Always, Field, RequestDocument, ResponseDocument, part
+from transferapi.rest.openapi.document_types import Always, Field, RequestDocument, ResponseDocument, part, wrapped
 from transferapi.rest.transfer.submission.documents import TRANSFER_OF_TIMER
 from transferapi.tasks.states import Phase
 from transferapi.timers import schedule, services
@@ -132,12 +132,8 @@ TIMER = ResponseDocument[Timer](
 TIMER_IN_LIST = part(
     *(Field[Timer]("body", one.schema, Always(None)) if one.name == "body" else one for one in TIMER.fields)
 )
-TIMER_CREATED = ResponseDocument[None](
-    "timer_created", Field("timer", TIMER.ref, example=TIMER.example), data_type=None
-)
-TIMER_LIST = ResponseDocument[None](
-    "timer_list", Field("jobs", t.list_of(TIMER.ref), example=[TIMER.example]), data_type=None
-)
+TIMER_CREATED = wrapped("timer_created", "timer", TIMER)
+TIMER_LIST = wrapped("timer_list", "jobs", TIMER, many=True)
 TIMER_MESSAGE = ResponseDocument[None](
     "timer_message",
     Field("message", t.TEXT, example="Successfully paused job 2f4d7c1a-6b3e-4d5f-8a90-1c2e3f4a5b6c."),
