@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
 from typing import Any
 
 from django.http import HttpRequest
@@ -20,6 +19,7 @@ from transferapi.logs import context
 
 from .http.errors import request_id
 from .http.trusted_proxies import address_of
+from .middleware import Middleware
 
 log = logging.getLogger("waybill.access")
 
@@ -27,11 +27,8 @@ log = logging.getLogger("waybill.access")
 _NAMED = ("task", "endpoint")
 
 
-class AccessLog:
+class AccessLog(Middleware):
     """Middleware, directly after `TrustedProxies`. The time of an answer that streams is that until its begin."""
-
-    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
-        self._get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
         began = time.monotonic()

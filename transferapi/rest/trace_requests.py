@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
@@ -11,13 +9,11 @@ from transferapi.traces import spans, submissions
 
 from .access_log import route_of
 from .http.errors import request_id
+from .middleware import Middleware
 
 
-class TraceRequests:
+class TraceRequests(Middleware):
     """Middleware, directly after `AccessLog`. The span of an answer that streams is that until its begin."""
-
-    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
-        self._get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
         if not spans.is_on():

@@ -7,8 +7,6 @@ no such request acts by the session that the browser has here. Other origins get
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.http.response import HttpResponseBase
@@ -17,6 +15,7 @@ from django.utils.cache import patch_vary_headers
 from identity.provider.applications import origin_of
 from transferapi.rest.http.errors import ERROR_HEADER, document
 from transferapi.rest.http.trusted_proxies import address_of
+from transferapi.rest.middleware import Middleware
 
 from .registered_origins import origins
 
@@ -38,11 +37,8 @@ _ANSWER_HEADERS = (
 )
 
 
-class CrossOrigin:
+class CrossOrigin(Middleware):
     """Middleware, before all that answers or reads cookies."""
-
-    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
-        self._get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
         if not is_api(request.path):

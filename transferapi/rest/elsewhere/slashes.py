@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from django.urls import Resolver404, resolve
 
+from transferapi.rest.middleware import Middleware
+
 _DOUBLED = re.compile("/{2,}")
 
 
-class SingleSlashes:
+class SingleSlashes(Middleware):
     """A middleware: an address that is no route is looked up with single slashes.
 
     It stands before all that looks at the address, so that an address has one meaning. Nobody is redirected.
     """
-
-    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
-        self._get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
         if "//" in request.path_info and not _is_route(request.path_info):

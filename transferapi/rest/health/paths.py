@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from django.conf import settings
@@ -13,6 +13,7 @@ from django.http.response import HttpResponseBase
 
 from transferapi.rest.http.trusted_proxies import address_of
 from transferapi.rest.metrics import exposition
+from transferapi.rest.middleware import Middleware
 from transferapi.version import service_version
 
 from .checks import CHECKS
@@ -25,14 +26,11 @@ ALIVE = '{"status": "alive"}\n'
 _prober = Prober(CHECKS)
 
 
-class HealthPaths:
+class HealthPaths(Middleware):
     """Middleware, before the check of host names and all that needs the database.
 
     The middleware before it must be `TrustedProxies`, because the addresses of monitors see more.
     """
-
-    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
-        self._get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
         if request.path == HEALTH:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -22,6 +21,7 @@ from identity.provider import bearer
 from identity.provider.bearer import Bearer
 from identity.sessions import open_sessions, proof
 from identity.sessions.proof import SignInProof
+from transferapi.rest.middleware import Middleware
 
 from .client_certificates import subject_of
 from .errors import ConsentRequired
@@ -137,11 +137,8 @@ def _is_of_our_origin(request: HttpRequest) -> bool:
     return origin is None or origin == f"{request.scheme}://{request.get_host()}"
 
 
-class SessionProof:
+class SessionProof(Middleware):
     """Middleware: the session counts as the proof of a request, unless a token or certificate comes with it."""
-
-    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
-        self._get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
         with proof.proven_by(lambda: of_session(request)):

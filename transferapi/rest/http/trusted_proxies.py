@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Callable
 from typing import Any
 
 from django.conf import settings
@@ -18,6 +17,7 @@ from django.http.response import HttpResponseBase
 from django.utils.crypto import constant_time_compare
 
 from identity.audit.origin import Origin, comes_from
+from transferapi.rest.middleware import Middleware
 
 from .errors import set_request_id
 
@@ -31,11 +31,8 @@ _OF_ADDRESSES = ("HTTP_X_FORWARDED_", "HTTP_FORWARDED", "HTTP_X_REAL_IP")
 _OF_CERTIFICATES = ("HTTP_X_SSL_", "HTTP_SSL_")
 
 
-class TrustedProxies:
+class TrustedProxies(Middleware):
     """The first middleware: it removes headers that are not trusted, and the secret, and notes the client's address."""
-
-    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
-        self._get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
         meta = request.META

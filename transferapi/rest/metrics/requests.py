@@ -13,15 +13,13 @@ from django.http.response import HttpResponseBase
 from django.urls import URLPattern, URLResolver, get_resolver
 
 from transferapi.outages import redis_link
+from transferapi.rest.middleware import Middleware
 
 from .shared_counts import COUNTS, OTHER
 
 
-class RequestMetrics:
+class RequestMetrics(Middleware):
     """Middleware. The time of an answer that streams is that until its begin."""
-
-    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
-        self._get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
         began = time.perf_counter()
