@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -11,7 +10,7 @@ from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 
-from transferapi.rest.http.trusted_proxies import address_of
+from transferapi.rest.http.trusted_proxies import address_of, is_in
 from transferapi.rest.metrics import exposition
 from transferapi.rest.middleware import Middleware
 from transferapi.version import service_version
@@ -72,12 +71,7 @@ def _readiness(request: HttpRequest) -> HttpResponse:
 
 def is_monitor(request: HttpRequest) -> bool:
     """Whether this client may see reasons: its address is one of WAYBILL_MONITORS."""
-    address = address_of(request)
-    if not address:
-        return False
-    known = ipaddress.ip_address(address)
-    known = getattr(known, "ipv4_mapped", None) or known
-    return any(known in network for network in settings.MONITORS)
+    return is_in(address_of(request), settings.MONITORS)
 
 
 def _documents(findings: Mapping[str, ProbeResult]) -> dict[str, dict[str, Any]]:

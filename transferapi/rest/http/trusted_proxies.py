@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from collections.abc import Collection
+from ipaddress import IPv4Network, IPv6Network
 from typing import Any
 
 from django.conf import settings
@@ -94,13 +96,17 @@ def _drop(meta: dict[str, Any], beginnings: tuple[str, ...]) -> None:
         del meta[name]
 
 
-def _is_front(address: str) -> bool:
-    if not settings.FRONT_SERVERS or not _is_address(address):
+def is_in(address: str, networks: Collection[IPv4Network | IPv6Network]) -> bool:
+    """Whether it is an address of one of these networks. An IPv4-mapped IPv6 address counts as the IPv4 address."""
+    if not networks or not _is_address(address):
         return False
     known = ipaddress.ip_address(address)
-    if isinstance(known, ipaddress.IPv6Address) and known.ipv4_mapped is not None:
-        known = known.ipv4_mapped
-    return any(known in network for network in settings.FRONT_SERVERS)
+    known = getattr(known, "ipv4_mapped", None) or known
+    return any(known in network for network in networks)
+
+
+def _is_front(address: str) -> bool:
+    return is_in(address, settings.FRONT_SERVERS)
 
 
 def _is_address(text: str) -> bool:
