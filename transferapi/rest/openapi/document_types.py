@@ -224,13 +224,13 @@ class RequestDocument:
         self.name = name
         self.fields = fields
         self._required = required.split()
-        self._types = () if data_type is None else (data_type or name,)
+        self._type = {} if data_type is None else {"DATA_TYPE": data_type or name}
         self._example = example or {}
         self._readers = [(one.name, one.read or _reader(one.schema), one.name in self._required) for one in fields]
 
     def open(self, value: object, where: str = "") -> Document:
         """The document with its DATA_TYPE checked, to be read field by field. Raises BadRequest."""
-        return Document(value, *self._types, where=where)
+        return Document(value, *self._type.values(), where=where)
 
     def read(self, value: object, where: str = "") -> dict[str, Any]:
         """The values of all declared fields by name; None where absent or null. Raises BadRequest."""
@@ -247,18 +247,16 @@ class RequestDocument:
 
     @property
     def schema(self) -> Schema:
-        types = {"DATA_TYPE": self._types[0]} if self._types else {}
-        shape: Schema = {"type": "object", "properties": _properties(types, self.fields)}
+        shape: Schema = {"type": "object", "properties": _properties(self._type, self.fields)}
         return {**shape, "required": self._required} if self._required else shape
 
     @property
     def example(self) -> dict[str, Any]:
         """The example of the declaration, completed by the required fields."""
-        types = {"DATA_TYPE": self._types[0]} if self._types else {}
         needed = {
             one.name: one.shown() for one in self.fields if one.name in self._required and one.name not in self._example
         }
-        return {**types, **needed, **self._example}
+        return {**self._type, **needed, **self._example}
 
 
 def _properties(types: Mapping[str, str], fields: tuple[Field[Any], ...]) -> dict[str, Schema]:
