@@ -14,6 +14,7 @@ from typing import IO, Any, NoReturn, overload
 from urllib.parse import parse_qsl
 
 from django.conf import settings
+from django.http import QueryDict
 from rest_framework.exceptions import ParseError
 from rest_framework.parsers import BaseParser
 from rest_framework.request import Request
@@ -218,21 +219,27 @@ def parse_id(text: str, refusal: Exception) -> uuid.UUID:
 
 
 @overload
-def query_number(text: str | None, name: str, default: int, *, most: int) -> int: ...
+def query_number(query: QueryDict, name: str, default: int, *, most: int) -> int: ...
 @overload
-def query_number(text: str | None, name: str, default: None, *, most: int) -> int | None: ...
-def query_number(text: str | None, name: str, default: int | None, *, most: int) -> int | None:
+def query_number(query: QueryDict, name: str, default: None, *, most: int) -> int | None: ...
+def query_number(query: QueryDict, name: str, default: int | None, *, most: int) -> int | None:
     """A whole number of the query, from 0; above `most` it is `most`."""
-    if text is None or text == "":
+    text = query.get(name)
+    if not text:
         return default
     if not (text.isascii() and text.isdecimal()) or len(text) > 18:
         raise BadRequest(f"{name}: expected a whole number")
     return min(int(text), most)
 
 
-def query_limit(request: Request, default: int, most: int) -> int:
+def query_limit(query: QueryDict, default: int, most: int) -> int:
     """How many rows of a list the client asks for: at least one, or a page could not say where the next one begins."""
-    return max(1, query_number(request.query_params.get("limit"), "limit", default, most=most))
+    return max(1, query_number(query, "limit", default, most=most))
+
+
+def query_page(query: QueryDict, default: int, most: int, furthest: int) -> tuple[int, int]:
+    """The limit and the offset that the client asks for."""
+    return query_limit(query, default, most), query_number(query, "offset", 0, most=furthest)
 
 
 def query_paths(request: Request, name: str) -> list[str]:

@@ -7,7 +7,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from transferapi.rest.http.base import View, result
-from transferapi.rest.http.parsing import query_limit, query_number
+from transferapi.rest.http.parsing import query_page
 from transferapi.rest.openapi import description
 from transferapi.tasks.notify import webhooks
 
@@ -56,7 +56,6 @@ class WebhookTest(View):
 class DeliveryList(View):
     @description.operation("List the calls of a webhook", answer="webhook_delivery_list", query=["limit", "offset"])
     def get(self, request: Request, webhook: str) -> Response:
-        limit = query_limit(request, 10, MAX_LIMIT)
-        offset = query_number(request.query_params.get("offset"), "offset", 0, most=10**9)
+        limit, offset = query_page(request.query_params, 10, MAX_LIMIT, 10**9)
         page = webhooks.deliveries(self.user, webhook, limit=limit, offset=offset)
         return Response(documents.DELIVERY_LIST.of(page.rows, limit=limit, offset=offset, total=page.total))

@@ -49,7 +49,7 @@ class AutoActivate(View):
         "Activate an endpoint with a credential that is there", answer="activation_result", query=["if_expires_in"]
     )
     def post(self, request: Request, endpoint: str) -> Response:
-        seconds = query_number(request.query_params.get("if_expires_in"), "if_expires_in", None, most=MAX_SECONDS)
+        seconds = query_number(request.query_params, "if_expires_in", None, most=MAX_SECONDS)
         return _answer(request, services.autoactivate(self.user, endpoint, seconds))
 
 

@@ -16,7 +16,7 @@ from endpoints.registry import SearchFilters, SearchScope, ServerSpec
 from endpoints.servers.program_removal import remove_programs
 from transferapi.rest.http.base import View, result
 from transferapi.rest.http.errors import BadRequest, NotFound
-from transferapi.rest.http.parsing import Document, parse_id, query_limit, query_number
+from transferapi.rest.http.parsing import Document, parse_id, query_page
 from transferapi.rest.openapi import description
 from transferapi.tasks import queries
 
@@ -100,8 +100,7 @@ class EndpointSearch(View):
     )
     def get(self, request: Request) -> Response:
         query = request.query_params
-        limit = query_limit(request, 100, MAX_SEARCH)
-        offset = query_number(query.get("offset"), "offset", 0, most=10**6)
+        limit, offset = query_page(query, 100, MAX_SEARCH, 10**6)
         rows, more = queries.search_endpoints(
             self.user,
             scope=self._scope(query.get("filter_scope")),
@@ -139,8 +138,7 @@ class EndpointList(View):
     )
     def get(self, request: Request) -> Response:
         query = request.query_params
-        limit = query_limit(request, 100, MAX_SEARCH)
-        offset = query_number(query.get("offset"), "offset", 0, most=10**6)
+        limit, offset = query_page(query, 100, MAX_SEARCH, 10**6)
         rows, more = registry.search(self.user, scope=SearchScope.MINE, limit=limit, offset=offset)
         fields = query.get("fields")
         return Response(documents.endpoint_list(self.user, rows, fields, limit=limit, offset=offset, more=more))

@@ -47,7 +47,7 @@ class ManagedTaskList(View):
     def get(self, request: Request) -> Response:
         query = request.query_params
         after = query.get("last_key")
-        limit = query_limit(request, 100, MAX_LIMIT)
+        limit = query_limit(query, 100, MAX_LIMIT)
         rows, last = managed_tasks.list_tasks(self.user, _filter(query), read_last_key(after) if after else None, limit)
         found = [filters.pick(documents.managed_task(row), query.get("fields")) for row in rows]
         more = {"has_next_page": last is not None, "last_key": documents.last_key(last)}
@@ -156,7 +156,7 @@ def _filter(query: QueryDict) -> ManagedTaskFilter:
         use=_use(query.get("filter_endpoint_use")),
         is_paused=_flag(query, "filter_is_paused"),
         completion_time=_times(query.get("filter_completion_time")),
-        min_faults=query_number(query.get("filter_min_faults"), "filter_min_faults", None, most=2**62),
+        min_faults=query_number(query, "filter_min_faults", None, most=2**62),
         local_user=query.get("filter_local_user") or None,
     )
 

@@ -20,7 +20,7 @@ from transferapi.rest.http.base import View, result
 from transferapi.rest.http.errors import ApiError, BadRequest, endpoint_error
 from transferapi.rest.http.json_documents import Rows
 from transferapi.rest.http.long_answers import answered
-from transferapi.rest.http.parsing import query_limit, query_number, query_paths
+from transferapi.rest.http.parsing import query_page, query_paths
 from transferapi.rest.openapi import description
 from transferapi.rest.openapi.document_types import RequestDocument
 from transferapi.rest.transfer import filters
@@ -80,8 +80,7 @@ class Ls(View):
     )
     def get(self, request: Request, endpoint: str) -> HttpResponseBase:
         query = request.query_params
-        limit = query_limit(request, MAX_ENTRIES, MAX_ENTRIES)
-        offset = query_number(query.get("offset"), "offset", 0, most=10**6)
+        limit, offset = query_page(query, MAX_ENTRIES, MAX_ENTRIES, 10**6)
         hidden = query.get("show_hidden", "1") not in ("0", "false", "False")
         selection = listings.EntrySelection(query_paths(request, "filter"), hidden=hidden)
         terms = filters.order_terms(query.get("orderby"), listings.FIELDS) or [("name", False)]

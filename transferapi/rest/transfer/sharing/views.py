@@ -42,7 +42,7 @@ class SharedEndpointList(View):
     )
     def get(self, request: Request, endpoint: str) -> Response:
         query = request.query_params
-        limit = query_number(query.get("max_results"), "max_results", shares.MAX_PAGE, most=shares.MAX_PAGE)
+        limit = query_number(query, "max_results", shares.MAX_PAGE, most=shares.MAX_PAGE)
         page = shares.of_host(self.user, endpoint, limit=max(1, limit), token=query.get("next_token") or None)
         found = [{"id": str(row.pk)} for row in page.rows]
         return Response({"DATA_TYPE": "shared_endpoint_list", "shared_endpoints": found, "next_token": page.next_token})

@@ -29,8 +29,6 @@ class ForecastDetail(View):
         for name in ("source_endpoint", "destination_endpoint", "bytes"):
             if not query.get(name):
                 raise BadRequest(f"{name}: is missing")
-        files = query_number(query.get("files"), "files", 1, most=MOST)
-        octets = query_number(query["bytes"], "bytes", 0, most=MOST)
-        work = ForecastWork(files, octets)
+        work = ForecastWork(query_number(query, "files", 1, most=MOST), query_number(query, "bytes", 0, most=MOST))
         places = forecasts.before(self.user, query["source_endpoint"], query["destination_endpoint"], work)
         return Response(filters.pick(documents.FORECAST.document(places), query.get("fields")))

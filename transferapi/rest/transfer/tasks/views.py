@@ -9,7 +9,7 @@ from rest_framework.response import Response
 
 from transferapi.rest.http.base import View, result
 from transferapi.rest.http.errors import NotFound
-from transferapi.rest.http.parsing import parse_id, query_limit, query_number
+from transferapi.rest.http.parsing import parse_id, query_limit, query_number, query_page
 from transferapi.rest.openapi import description
 from transferapi.rest.transfer import filters
 from transferapi.rest.transfer.submission import documents as submissions
@@ -36,8 +36,7 @@ def task_id(text: str) -> uuid.UUID:
 
 
 def limits(request: Request) -> tuple[int, int]:
-    query = request.query_params
-    return query_limit(request, 10, MAX_LIMIT), query_number(query.get("offset"), "offset", 0, most=10**9)
+    return query_page(request.query_params, 10, MAX_LIMIT, 10**9)
 
 
 class TaskList(View):
@@ -143,5 +142,5 @@ class SkippedErrors(View):
 
 
 def marker_and_limit(request: Request) -> tuple[int | None, int]:
-    marker = query_number(request.query_params.get("marker"), "marker", None, most=2**62)
-    return marker, query_limit(request, 100, MAX_LIMIT)
+    query = request.query_params
+    return query_number(query, "marker", None, most=2**62), query_limit(query, 100, MAX_LIMIT)
