@@ -104,7 +104,7 @@ class EventBroadcaster:
     """All streams of this process."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._streams: set[ClientStream] = set()
         self._awake_read, self._awake_write = os.pipe()
         os.set_blocking(self._awake_read, False)
@@ -122,7 +122,7 @@ class EventBroadcaster:
         """Raises TooManyStreamsError."""
         stream = ClientStream(scope, transport, may_listen, at)
         with self._lock:
-            self._check_room(scope.owner_id, in_thread=isinstance(transport, ThreadTransport))
+            self.check_room(scope.owner_id, in_thread=isinstance(transport, ThreadTransport))
             self._streams.add(stream)
         self._begin.set()
         self.wake()
@@ -130,18 +130,19 @@ class EventBroadcaster:
 
     def check_room(self, owner_id: uuid.UUID, *, in_thread: bool) -> None:
         """Raises TooManyStreamsError."""
-        with self._lock:
-            self._check_room(owner_id, in_thread=in_thread)
-
-    def _check_room(self, owner_id: uuid.UUID, *, in_thread: bool) -> None:
-        self._streams = {stream for stream in self._streams if not stream.transport.closed}
-        if sum(stream.scope.owner_id == owner_id for stream in self._streams) >= MOST_OF_A_USER:
+        streams = self._current()
+        if sum(stream.scope.owner_id == owner_id for stream in streams) >= MOST_OF_A_USER:
             raise TooManyStreamsError(MOST_OF_A_USER)
-        threads = sum(isinstance(stream.transport, ThreadTransport) for stream in self._streams)
+        threads = sum(isinstance(stream.transport, ThreadTransport) for stream in streams)
         if in_thread and threads >= MOST_IN_THREADS:
             raise TooManyStreamsError(MOST_IN_THREADS)
-        if len(self._streams) >= MOST:
+        if len(streams) >= MOST:
             raise TooManyStreamsError(MOST)
+
+    def _current(self) -> list[ClientStream]:
+        with self._lock:
+            self._streams = {stream for stream in self._streams if not stream.transport.closed}
+            return list(self._streams)
 
     def wake(self) -> None:
         with contextlib.suppress(OSError):  # The pipe is full, or the broadcaster has stopped.
@@ -181,11 +182,6 @@ class EventBroadcaster:
                 self._hang_up()
         connection.close()
         self._hang_up()
-
-    def _current(self) -> list[ClientStream]:
-        with self._lock:
-            self._streams = {stream for stream in self._streams if not stream.transport.closed}
-            return list(self._streams)
 
     def _hang_up(self) -> None:
         for stream in self._current():
