@@ -26,9 +26,3 @@ class NoFiles(FileUploadHandler):
 
     def new_file(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise SuspiciousOperation("No form here takes files")
-
-    def receive_data_chunk(self, raw_data: bytes, start: int) -> None:
-        return None
-
-    def file_complete(self, file_size: int) -> None:
-        return None
