@@ -35,9 +35,7 @@ _LINES = "application/x-ndjson"
 
 
 class Users(AccountView):
-    @description.operation(
-        "List the users, for staff", answer="user_list", query=["text", "is_active", "limit", "offset"]
-    )
+    @description.operation("List the users, for staff", answer="user_list", query="text is_active limit offset")
     def get(self, request: Request) -> Response:
         limit, offset = _number(request, "limit", 100, MAX_USERS), _number(request, "offset", 0, MAX_OFFSET)
         text = request.query_params.get("text", "")[:150]
@@ -128,7 +126,7 @@ class Audit(AccountView):
     @description.operation(
         "Show the audit log, the newest first, for staff",
         answer="audit_event_list",
-        query=["since", "until", "user_id", "what", "limit", "marker"],
+        query="since until user_id what limit marker",
     )
     def get(self, request: Request) -> Response:
         limit = _number(request, "limit", 100, MAX_PAGE)
@@ -142,7 +140,7 @@ class AuditExport(AccountView):
     @description.lines(
         "Export the audit log as lines of JSON or as CSV, for staff",
         _LINES,
-        ["since", "until", "user_id", "what", "form"],
+        "since until user_id what form",
     )
     def get(self, request: Request) -> HttpResponseBase:
         form = request.query_params.get("form", "jsonl")

@@ -60,7 +60,7 @@ class Directory(AuthView):
 
 
 class IdentityList(Directory):
-    @description.operation("Look up users", answer="identities", query=["ids", "usernames", "provision"])
+    @description.operation("Look up users", answer="identities", query="ids usernames provision")
     def get(self, request: Request) -> Response:
         ids, names = (_words(request, name) for name in ("ids", "usernames"))
         if bool(ids) == bool(names):
@@ -94,7 +94,7 @@ class Consents(AuthView):
     def _wants_all(self) -> bool:
         return self.request.query_params.get("all", "").lower() in ("true", "1")
 
-    @description.operation("List what you have allowed to applications", answer="consents", query=["all"])
+    @description.operation("List what you have allowed to applications", answer="consents", query="all")
     def get(self, request: Request, identity: str) -> Response:
         unknown = NotFound("No such identity")
         if self.user not in linked.people([parse_id(identity, unknown)]).values():
@@ -108,7 +108,7 @@ class IdentityProviders(Directory):
     @description.operation(
         "List the identity providers: this service, and those by which its users sign in",
         answer="identity_providers",
-        query=["ids", "domains"],
+        query="ids domains",
     )
     def get(self, request: Request) -> Response:
         ids, domains = ([word.lower() for word in _words(request, name)] for name in ("ids", "domains"))

@@ -84,7 +84,7 @@ class GroupList(GroupsView):
 
 
 class MyGroups(GroupsView):
-    @description.operation("List the groups that you are in", answer="group", many=True, query=["statuses"])
+    @description.operation("List the groups that you are in", answer="group", many=True, query="statuses")
     def get(self, request: Request) -> Response:
         statuses = _words(request, "statuses", tuple(MembershipStatus)) or [MembershipStatus.ACTIVE]
         return Response([documents.GROUP.document(context) for context in groups.mine(self.user, statuses)])
@@ -97,11 +97,11 @@ class Statuses(GroupsView):
 
 
 class GroupDetail(GroupsView):
-    @description.operation("Show a group", answer="group", query=["include"])
+    @description.operation("Show a group", answer="group", query="include")
     def get(self, request: Request, group: str) -> Response:
         return _answer(self.user, request, groups.get(self.user, group_id(group)))
 
-    @description.operation("Change a group", body="group_change", answer="group", query=["include"])
+    @description.operation("Change a group", body="group_change", answer="group", query="include")
     def put(self, request: Request, group: str) -> Response:
         document = documents.GROUP_CHANGE.open(request.data)
         if document.has("subscription_admin_verified_id"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 from django.conf import settings
@@ -98,10 +98,10 @@ def _header(name: str, words: str) -> OpenApiParameter:
     return OpenApiParameter(name, str, OpenApiParameter.HEADER, description=words)
 
 
-def _query(*names: str) -> list[OpenApiParameter]:
+def _query(names: str) -> list[OpenApiParameter]:
     return [
         OpenApiParameter(name, int if name in _NUMBERS else str, OpenApiParameter.QUERY, description=_QUERY[name])
-        for name in names
+        for name in names.split()
     ]
 
 
@@ -127,20 +127,21 @@ def operation(
     many: bool = False,
     status: int = 200,
     body: str | None = None,
-    query: Sequence[str] = (),
+    query: str = "",
     media_type: str = "application/json",
     error: str = "error",
     takes_octets: bool = False,
 ) -> Callable[[F], F]:
     """Describe a method of a view. body: the document of the request. answer: that of the response; many: an array.
 
-    media_type: of the response, also of errors. error: the document of errors. takes_octets: the body is a file.
+    query: names of parameters. media_type: of the response, also of errors. error: the document of errors.
+    takes_octets: the body is a file.
     """
     schema = components.REQUESTS[body] if body else {}
     shown = [OpenApiExample(body, components.REQUEST_EXAMPLES[body], request_only=True)] if body else []
     describe = extend_schema(
         summary=summary,
-        parameters=[*_query(*query), *(_OF_PARTS if takes_octets else ()), _ERROR_HEADER],
+        parameters=[*_query(query), *(_OF_PARTS if takes_octets else ()), _ERROR_HEADER],
         request=_OCTETS if takes_octets else {"application/json": schema} if body else None,
         responses={
             (status, media_type): list_of(ref(answer)) if many else ref(answer),
@@ -174,11 +175,11 @@ def streaming(summary: str, shape: Schema) -> Callable[[F], F]:
     )
 
 
-def lines(summary: str, media_type: str, query: Sequence[str]) -> Callable[[F], F]:
+def lines(summary: str, media_type: str, query: str) -> Callable[[F], F]:
     """Describe a method whose answer is a line of JSON for each row."""
     return extend_schema(
         summary=summary,
-        parameters=[*_query(*query), _ERROR_HEADER],
+        parameters=[*_query(query), _ERROR_HEADER],
         responses={(200, media_type): {"type": "string"}, **_errors()},
     )
 

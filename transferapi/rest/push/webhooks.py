@@ -54,7 +54,7 @@ class WebhookTest(View):
 
 
 class DeliveryList(View):
-    @description.operation("List the calls of a webhook", answer="webhook_delivery_list", query=["limit", "offset"])
+    @description.operation("List the calls of a webhook", answer="webhook_delivery_list", query="limit offset")
     def get(self, request: Request, webhook: str) -> Response:
         limit, offset = query_page(request.query_params, 10, MAX_LIMIT, 10**9)
         page = webhooks.deliveries(self.user, webhook, limit=limit, offset=offset)

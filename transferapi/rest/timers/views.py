@@ -87,7 +87,7 @@ class TimerCreate(TimersView):
 
 
 class TimerList(TimersView):
-    @description.operation("List your timers, without what they transfer", answer="timer_list", query=["order"])
+    @description.operation("List your timers, without what they transfer", answer="timer_list", query="order")
     def get(self, request: Request) -> Response:
         found = services.all_of(self.user)
         if "desc" in (request.query_params.get("order") or "").lower().split():

@@ -46,7 +46,7 @@ class RequirementsView(View):
 
 class AutoActivate(View):
     @description.operation(
-        "Activate an endpoint with a credential that is there", answer="activation_result", query=["if_expires_in"]
+        "Activate an endpoint with a credential that is there", answer="activation_result", query="if_expires_in"
     )
     def post(self, request: Request, endpoint: str) -> Response:
         seconds = query_number(request.query_params, "if_expires_in", None, most=MAX_SECONDS)

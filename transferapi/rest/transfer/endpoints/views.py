@@ -63,7 +63,7 @@ class EndpointCreate(View):
 
 
 class EndpointDetail(View):
-    @description.operation("Show an endpoint", answer="endpoint", query=["fields"])
+    @description.operation("Show an endpoint", answer="endpoint", query="fields")
     def get(self, request: Request, endpoint: str) -> Response:
         found = bookmarks.show_endpoint(self.user, endpoint)
         return Response(documents.endpoints(self.user, [found], request.query_params.get("fields"))[0])
@@ -86,17 +86,8 @@ class EndpointSearch(View):
     @description.operation(
         "Search endpoints",
         answer="endpoint_list",
-        query=[
-            "filter_fulltext",
-            "filter_scope",
-            "filter_owner_id",
-            "filter_entity_type",
-            "filter_host_endpoint",
-            "filter_non_functional",
-            "limit",
-            "offset",
-            "fields",
-        ],
+        query="filter_fulltext filter_scope filter_owner_id filter_entity_type filter_host_endpoint "
+        "filter_non_functional limit offset fields",
     )
     def get(self, request: Request) -> Response:
         query = request.query_params
@@ -134,7 +125,7 @@ class EndpointList(View):
     @description.operation(
         "List your endpoints, as the oldest clients ask for them",
         answer="endpoint_list",
-        query=["limit", "offset", "fields"],
+        query="limit offset fields",
     )
     def get(self, request: Request) -> Response:
         query = request.query_params

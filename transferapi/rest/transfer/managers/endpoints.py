@@ -13,14 +13,14 @@ from transferapi.rest.transfer.sharing.documents import access_list, access_over
 
 
 class MonitoredEndpoints(View):
-    @description.operation("List the endpoints you run", answer="endpoint_list", query=["fields"])
+    @description.operation("List the endpoints you run", answer="endpoint_list", query="fields")
     def get(self, request: Request) -> Response:
         rows = managed_endpoints.monitored(self.user)
         return Response(endpoint_list(self.user, rows, request.query_params.get("fields")))
 
 
 class ManagedEndpoint(View):
-    @description.operation("Show an endpoint you run", answer="endpoint", query=["fields"])
+    @description.operation("Show an endpoint you run", answer="endpoint", query="fields")
     def get(self, request: Request, endpoint: str) -> Response:
         row = managed_endpoints.get(self.user, endpoint)
         [document] = endpoints(self.user, [row], request.query_params.get("fields"))
@@ -28,7 +28,7 @@ class ManagedEndpoint(View):
 
 
 class HostedEndpointList(View):
-    @description.operation("List what is shared of an endpoint you run", answer="endpoint_list", query=["fields"])
+    @description.operation("List what is shared of an endpoint you run", answer="endpoint_list", query="fields")
     def get(self, request: Request, endpoint: str) -> Response:
         rows = managed_endpoints.shares_on(self.user, endpoint)
         return Response(endpoint_list(self.user, rows, request.query_params.get("fields")))

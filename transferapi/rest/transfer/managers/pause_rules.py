@@ -31,7 +31,7 @@ class PauseInfo(View):
 
 class PauseRuleList(View):
     @description.operation(
-        "List the pause rules of endpoints you run", answer="pause_rule_list", query=["filter_endpoint"]
+        "List the pause rules of endpoints you run", answer="pause_rule_list", query="filter_endpoint"
     )
     def get(self, request: Request) -> Response:
         rules = pause_rules.listed(self.user, request.query_params.get("filter_endpoint") or None)

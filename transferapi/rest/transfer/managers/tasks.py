@@ -29,20 +29,8 @@ class ManagedTaskList(View):
     @description.operation(
         "List the tasks at endpoints you run",
         answer="managed_task_list",
-        query=[
-            "filter_status",
-            "filter_task_id",
-            "filter_owner_id",
-            "filter_endpoint",
-            "filter_endpoint_use",
-            "filter_is_paused",
-            "filter_completion_time",
-            "filter_min_faults",
-            "filter_local_user",
-            "last_key",
-            "limit",
-            "fields",
-        ],
+        query="filter_status filter_task_id filter_owner_id filter_endpoint filter_endpoint_use "
+        "filter_is_paused filter_completion_time filter_min_faults filter_local_user last_key limit fields",
     )
     def get(self, request: Request) -> Response:
         query = request.query_params
@@ -55,7 +43,7 @@ class ManagedTaskList(View):
 
 
 class ManagedTaskDetail(View):
-    @description.operation("Show a task at an endpoint you run", answer="managed_task", query=["fields"])
+    @description.operation("Show a task at an endpoint you run", answer="managed_task", query="fields")
     def get(self, request: Request, task: str) -> Response:
         document = documents.managed_task(managed_tasks.get(self.user, task_id(task)))
         return Response(filters.pick(document, request.query_params.get("fields")))
@@ -65,7 +53,7 @@ class ManagedEventList(View):
     @description.operation(
         "List the events of a task at an endpoint you run",
         answer="event_list",
-        query=["filter_is_error", "limit", "offset"],
+        query="filter_is_error limit offset",
     )
     def get(self, request: Request, task: str) -> Response:
         wanted = _flag(request.query_params, "filter_is_error")
@@ -84,7 +72,7 @@ class ManagedSuccessfulTransfers(View):
     @description.operation(
         "List the files that a task at an endpoint you run has moved",
         answer="managed_successful_transfers",
-        query=["marker", "limit"],
+        query="marker limit",
     )
     def get(self, request: Request, task: str) -> Response:
         marker, limit = marker_and_limit(request)
@@ -96,7 +84,7 @@ class ManagedSkippedErrors(View):
     @description.operation(
         "List what a task at an endpoint you run has given up or passed over",
         answer="managed_skipped_errors",
-        query=["marker", "limit"],
+        query="marker limit",
     )
     def get(self, request: Request, task: str) -> Response:
         marker, limit = marker_and_limit(request)

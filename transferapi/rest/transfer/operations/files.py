@@ -68,7 +68,7 @@ class FileView(View):
                 raise
 
     @description.operation(
-        "Write a file, whole or in parts", answer="upload_result", query=["path", "upload_id"], takes_octets=True
+        "Write a file, whole or in parts", answer="upload_result", query="path upload_id", takes_octets=True
     )
     def put(self, request: Request, endpoint: str) -> Response:
         upload = _upload(request, self, endpoint)
@@ -90,12 +90,12 @@ class FileView(View):
 
 
 class UploadView(View):
-    @description.operation("See where an upload goes on", answer="upload", query=["path", "upload_id"])
+    @description.operation("See where an upload goes on", answer="upload", query="path upload_id")
     def get(self, request: Request, endpoint: str) -> Response:
         upload = _upload(request, self, endpoint)
         return Response({"DATA_TYPE": "upload", "path": upload.path, "received": upload.received})
 
-    @description.operation("Remove what an upload has left", answer="result", query=["path", "upload_id"])
+    @description.operation("Remove what an upload has left", answer="result", query="path upload_id")
     def delete(self, request: Request, endpoint: str) -> Response:
         with refused(self.user, endpoint, "UploadFailed"):
             _upload(request, self, endpoint).discard()

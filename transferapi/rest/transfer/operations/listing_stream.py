@@ -34,7 +34,7 @@ LINES = "application/x-ndjson"
 class ListingView(View):
     content_negotiation_class = FirstRenderer
 
-    @description.lines("List a folder as its entries arrive", LINES, query=["path", "fields"])
+    @description.lines("List a folder as its entries arrive", LINES, query="path fields")
     def get(self, request: Request, endpoint: str) -> HttpResponseBase:
         path = query_path(request)
         document = filters.picked(documents.FILE.document, request.query_params.get("fields"))

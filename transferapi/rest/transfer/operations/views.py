@@ -76,7 +76,7 @@ class Ls(View):
     @description.operation(
         "List a folder",
         answer="file_list",
-        query=["path", "show_hidden", "orderby", "filter", "limit", "offset", "fields"],
+        query="path show_hidden orderby filter limit offset fields",
     )
     def get(self, request: Request, endpoint: str) -> HttpResponseBase:
         query = request.query_params
@@ -101,7 +101,7 @@ class Ls(View):
 
 
 class Stat(View):
-    @description.operation("Look at one file or folder", answer="file", query=["path"])
+    @description.operation("Look at one file or folder", answer="file", query="path")
     def get(self, request: Request, endpoint: str) -> Response:
         path = required_path(request)
         with refused(self.user, endpoint, "StatFailed"):
@@ -110,7 +110,7 @@ class Stat(View):
 
 
 class DestinationCheck(View):
-    @description.operation("See whether files could be written to a folder", answer="destination", query=["path"])
+    @description.operation("See whether files could be written to a folder", answer="destination", query="path")
     def get(self, request: Request, endpoint: str) -> Response:
         path = required_path(request)
         with refused(self.user, endpoint, "StatFailed"):

@@ -30,7 +30,7 @@ class SharedEndpointCreate(View):
 
 
 class MySharedEndpointList(View):
-    @description.operation("List what you share from an endpoint", answer="endpoint_list", query=["fields"])
+    @description.operation("List what you share from an endpoint", answer="endpoint_list", query="fields")
     def get(self, request: Request, endpoint: str) -> Response:
         rows = shares.mine(self.user, endpoint)
         return Response(endpoint_list(self.user, rows, request.query_params.get("fields")))
@@ -38,7 +38,7 @@ class MySharedEndpointList(View):
 
 class SharedEndpointList(View):
     @description.operation(
-        "List what is shared from an endpoint", answer="shared_endpoint_list", query=["max_results", "next_token"]
+        "List what is shared from an endpoint", answer="shared_endpoint_list", query="max_results next_token"
     )
     def get(self, request: Request, endpoint: str) -> Response:
         query = request.query_params

@@ -22,7 +22,7 @@ class ForecastDetail(View):
     @description.operation(
         "Foretell how long a transfer would take",
         answer="forecast",
-        query=["source_endpoint", "destination_endpoint", "files", "bytes", "fields"],
+        query="source_endpoint destination_endpoint files bytes fields",
     )
     def get(self, request: Request) -> Response:
         query = request.query_params

@@ -40,9 +40,7 @@ def limits(request: Request) -> tuple[int, int]:
 
 
 class TaskList(View):
-    @description.operation(
-        "List your tasks", answer="task_list", query=["filter", "orderby", "limit", "offset", "fields"]
-    )
+    @description.operation("List your tasks", answer="task_list", query="filter orderby limit offset fields")
     def get(self, request: Request) -> Response:
         query = request.query_params
         wanted = filters.task_filter(query.get("filter") or "")
@@ -54,7 +52,7 @@ class TaskList(View):
 
 
 class TaskDetail(View):
-    @description.operation("Show a task", answer="task", query=["fields"])
+    @description.operation("Show a task", answer="task", query="fields")
     def get(self, request: Request, task: str) -> Response:
         row = queries.get(self.user, task_id(task))
         fields = request.query_params.get("fields")
@@ -117,7 +115,7 @@ class RunAgain(View):
 
 
 class EventList(View):
-    @description.operation("List the events of a task", answer="event_list", query=["filter", "limit", "offset"])
+    @description.operation("List the events of a task", answer="event_list", query="filter limit offset")
     def get(self, request: Request, task: str) -> Response:
         errors = filters.event_filter(request.query_params.get("filter") or "")
         limit, offset = limits(request)
@@ -126,7 +124,7 @@ class EventList(View):
 
 
 class SuccessfulTransfers(View):
-    @description.operation("List the files that were moved", answer="successful_transfers", query=["marker", "limit"])
+    @description.operation("List the files that were moved", answer="successful_transfers", query="marker limit")
     def get(self, request: Request, task: str) -> Response:
         marker, limit = marker_and_limit(request)
         page = queries.successful_transfers(self.user, task_id(task), marker=marker, limit=limit)
@@ -134,7 +132,7 @@ class SuccessfulTransfers(View):
 
 
 class SkippedErrors(View):
-    @description.operation("List what was given up or passed over", answer="skipped_errors", query=["marker", "limit"])
+    @description.operation("List what was given up or passed over", answer="skipped_errors", query="marker limit")
     def get(self, request: Request, task: str) -> Response:
         marker, limit = marker_and_limit(request)
         page = queries.skipped_errors(self.user, task_id(task), marker=marker, limit=limit)
