@@ -40,10 +40,10 @@ ROUTES = (
 
 @pytest.fixture(autouse=True)
 def forget(redis_server: object) -> Iterator[None]:
-    origins.forget()
+    origins._found.clear()
     cache.clear()
     yield
-    origins.forget()
+    origins._found.clear()
 
 
 @pytest.fixture

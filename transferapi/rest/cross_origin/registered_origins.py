@@ -56,10 +56,6 @@ class RegisteredOrigins:
         """Whether the origin was allowed of late; without a query."""
         return self._age(origin) <= STALE
 
-    def forget(self) -> None:
-        with self._lock:
-            self._found.clear()
-
     def _lookup(self, origin: str, address: str) -> bool | None:
         """None: the address asks too often, or the database is away."""
         taken = rate_limit.take(None, address)
