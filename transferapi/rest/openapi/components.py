@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from types import ModuleType
 from typing import Any, Protocol
 
 from transferapi.rest.admin import documents as admin
@@ -45,14 +43,11 @@ class Declared(Protocol):
 def _declared(*kinds: type) -> dict[str, Declared]:
     found: dict[str, Declared] = {}
     for module in _MODULES:
-        for name, one in _public(module):
-            if type(one) in kinds and one.name and found.setdefault(one.name, one) is not one:
+        for name, one in vars(module).items():
+            is_document = type(one) in kinds and one.name and not name.startswith("_")
+            if is_document and found.setdefault(one.name, one) is not one:
                 raise ValueError(f"{module.__name__}.{name}: another document has the name {one.name}")
     return found
-
-
-def _public(module: ModuleType) -> Iterable[tuple[str, Any]]:
-    return ((name, one) for name, one in vars(module).items() if not name.startswith("_"))
 
 
 _RESPONSES = _declared(ResponseDocument, ActionDocument, ListDocument, OtherResponse)

@@ -388,7 +388,7 @@ def current() -> EventBroadcaster:
 
 
 def stop() -> None:
-    """Close all streams; the next stream begins anew. For tests."""
+    """Close all streams; the next stream begins anew."""
     global _broadcaster
     with _broadcaster_lock:
         if _broadcaster is not None:

@@ -59,7 +59,8 @@ class EntrySelection:
 
     def __init__(self, texts: Sequence[str], *, hidden: bool = True) -> None:
         self._hidden = hidden
-        self._alternatives = [_conditions(text) for text in texts if text]
+        given = (conditions(text) for text in texts if text)
+        self._alternatives = [[_condition(key, values) for key, values in one.items()] for one in given]
         if len(self._alternatives) > MAX_ALTERNATIVES:
             raise BadRequest(f"filter: at most {MAX_ALTERNATIVES} alternatives")
 
@@ -119,10 +120,6 @@ def _sorted(entries: list[Entry], get: Callable[[Entry], Any], descending: bool)
 
 
 # ---- conditions
-
-
-def _conditions(text: str) -> list[_Condition]:
-    return [_condition(key, values) for key, values in conditions(text).items()]
 
 
 def _condition(key: str, values: Sequence[str]) -> _Condition:
