@@ -276,11 +276,7 @@ def handle(error: Exception, context: dict[str, Any]) -> Response:
 def answer(error: Exception, request: Any) -> tuple[int, dict[str, str], dict[str, Any]]:
     """Status, headers and document. request: anything with a path."""
     status, code, message = meaning(error, request_id(request))
-    headers = {ERROR_HEADER: code}
-    if status == 401:
-        headers["WWW-Authenticate"] = "Bearer"
-    if status in (429, 503):
-        headers["Retry-After"] = str(getattr(error, "retry_after", RETRY_AFTER))
+    headers = {ERROR_HEADER: code} | headers_of(error, status)
     body: dict[str, Any] = document(request, code, message)
     if isinstance(error, ConsentRequired):
         body["required_scopes"] = [error.scope]
@@ -288,6 +284,14 @@ def answer(error: Exception, request: Any) -> tuple[int, dict[str, str], dict[st
         body["authorization_parameters"] = error.authorization_parameters
         headers["WWW-Authenticate"] = error.challenge
     return status, headers, body
+
+
+def headers_of(error: Exception, status: int) -> dict[str, str]:
+    """How a client signs in, and when it may try again."""
+    headers = {"WWW-Authenticate": "Bearer"} if status == 401 else {}
+    if status in (429, 503):
+        headers["Retry-After"] = str(getattr(error, "retry_after", RETRY_AFTER))
+    return headers
 
 
 def meaning(error: Exception, request_name: str) -> tuple[int, str, str]:

@@ -22,10 +22,10 @@ from identity.scim import clients, groups, users
 from identity.scim.models import ScimClient
 from transferapi.rest.http import json_documents, rate_limit
 from transferapi.rest.http.errors import (
-    RETRY_AFTER,
     ApiError,
     NotFound,
     UnsupportedMediaType,
+    headers_of,
     request_id,
 )
 from transferapi.rest.http.parsing import StrictJSONParser
@@ -58,10 +58,7 @@ def resource(**handlers: Handler) -> Callable[..., HttpResponse]:
             status, found = _answered(handlers, request, ref)
         except Exception as error:  # each error has its document
             status, found = errors.document(error, request_id(request))
-            if status == 401:
-                headers["WWW-Authenticate"] = "Bearer"
-            if status in (429, 503):
-                headers["Retry-After"] = str(getattr(error, "retry_after", RETRY_AFTER))
+            headers = headers_of(error, status)
             if status in (500, 503) and not isinstance(error, MaintenanceMode):
                 log.exception("request %s: SCIM failed", request_id(request))
         if status == 201 and found:
