@@ -12,7 +12,7 @@ from endpoints.models import Agent
 from endpoints.registry import canonical_name
 from transferapi.rest.openapi import types as t
 from transferapi.rest.openapi.common import ActionDocument
-from transferapi.rest.openapi.document_types import Field, RequestDocument, ResponseDocument
+from transferapi.rest.openapi.document_types import Field, RequestDocument, ResponseDocument, each
 
 _CHAIN = t.about("the certificate and the one that signed it, in PEM", t.TEXT)
 _SECONDS = t.about("Unix time of the service", t.NUMBER)
@@ -61,8 +61,7 @@ SETUP_REQUEST = RequestDocument(
     "secret request",
     Field("secret", t.about("the secret of the setup key", t.TEXT)),
     Field("request", t.about("a certificate request (PKCS #10) in PEM, for a key of the curve P-256", t.TEXT)),
-    Field("version", t.MAYBE_TEXT),
-    Field("platform", t.MAYBE_TEXT),
+    *each("version platform", t.MAYBE_TEXT),
     example={"secret": "...", "request": "-----BEGIN CERTIFICATE REQUEST-----\n...", "version": "0.1.0"},
 )
 RENEW_REQUEST = RequestDocument(
@@ -70,8 +69,7 @@ RENEW_REQUEST = RequestDocument(
     "chain signature",
     Field("chain", _CHAIN),
     Field("signature", t.about("base64 of the signature over `waybill connect renew 1`, NUL and the chain", t.TEXT)),
-    Field("version", t.MAYBE_TEXT),
-    Field("platform", t.MAYBE_TEXT),
+    *each("version platform", t.MAYBE_TEXT),
     example={"chain": _PEM, "signature": "MEUCIQ..."},
 )
 CERTIFICATE = ResponseDocument[Issued](

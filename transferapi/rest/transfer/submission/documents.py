@@ -116,13 +116,14 @@ def _maybe_id(document: Document, name: str) -> Any:
     return document.identifier(name) if document.text(name) else None
 
 
+_OWN_ID = Field[Any](
+    "submission_id", t.about("as for a transfer; absent: each call makes a task", t.MAYBE_UUID), read=_maybe_id
+)
 #: The new task that repeats the failed files of another; every field may be absent.
 RETRY = RequestDocument(
     "retry",
     "",
-    Field[Any](
-        "submission_id", t.about("as for a transfer; absent: each call makes a task", t.MAYBE_UUID), read=_maybe_id
-    ),
+    _OWN_ID,
     Field[Any]("label", t.about("absent: the label of the other task", t.MAYBE_TEXT)),
     DEADLINE,
     example={"submission_id": "6e7bd3b4-3d5b-4f0a-8a52-0c5a1b7e7d3f", "label": "second try"},
@@ -131,9 +132,7 @@ RETRY = RequestDocument(
 RUN_AGAIN = RequestDocument(
     "run_again",
     "",
-    Field[Any](
-        "submission_id", t.about("as for a transfer; absent: each call makes a task", t.MAYBE_UUID), read=_maybe_id
-    ),
+    _OWN_ID,
     example={"submission_id": "6e7bd3b4-3d5b-4f0a-8a52-0c5a1b7e7d40"},
 )
 DELETE_ITEM = RequestDocument("delete_item", "path", Field("path", t.PATH, example="/copy/"))
@@ -204,10 +203,14 @@ _ACCEPTED = (
     Field[None]("task_link", LINK.ref, example=LINK.example),
 )
 _MESSAGE = "The {} has been accepted and a task has been created and queued for execution"
-TRANSFER_RESULT, DELETE_RESULT = (
-    ActionDocument(f"{what}_result", *_ACCEPTED, code="Accepted", message=_MESSAGE.format(what), resource=f"/{what}")
-    for what in ("transfer", "delete")
-)
+
+
+def _accepted(what: str, resource: str) -> ActionDocument:
+    message = _MESSAGE.format(what)
+    return ActionDocument(f"{what}_result", *_ACCEPTED, code="Accepted", message=message, resource=resource)
+
+
+TRANSFER_RESULT, DELETE_RESULT = _accepted("transfer", "/transfer"), _accepted("delete", "/delete")
 #: An extension of ours: the answer to a request that was checked only.
 CHECK_RESULT = ActionDocument(
     "submission_check",
@@ -216,17 +219,8 @@ CHECK_RESULT = ActionDocument(
     message="The transfer could be submitted",
     resource="/transfer/check",
 )
-RETRY_RESULT = ActionDocument(
-    "retry_result", *_ACCEPTED, code="Accepted", message=_MESSAGE.format("retry"), resource=f"/task/{_TASK}/retry"
-)
-
-RUN_AGAIN_RESULT = ActionDocument(
-    "run_again_result",
-    *_ACCEPTED,
-    code="Accepted",
-    message=_MESSAGE.format("run_again"),
-    resource=f"/task/{_TASK}/run_again",
-)
+RETRY_RESULT = _accepted("retry", f"/task/{_TASK}/retry")
+RUN_AGAIN_RESULT = _accepted("run_again", f"/task/{_TASK}/run_again")
 
 
 def accepted(what: str, task: Task, *, made: bool) -> dict[str, Any]:
