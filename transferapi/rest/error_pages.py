@@ -5,12 +5,10 @@ from __future__ import annotations
 import sys
 
 from django.core.exceptions import DisallowedHost
-from django.db import InterfaceError, OperationalError
 from django.http import HttpRequest, HttpResponse, JsonResponse
-from redis.exceptions import RedisError
 
 from .http import xml_documents
-from .http.errors import BUSY, ERROR_HEADER, RETRY_AFTER, document
+from .http.errors import AWAY, BUSY, ERROR_HEADER, RETRY_AFTER, document
 
 _XML = ("application/xml", "text/xml")
 
@@ -28,7 +26,7 @@ def forbidden_page(request: HttpRequest, exception: Exception) -> HttpResponse:
 def server_error_page(request: HttpRequest) -> HttpResponse:
     """The answer for an exception outside of DRF (Django's handler500): 503 where PostgreSQL or Redis is away."""
     cause = sys.exc_info()[1]
-    if not isinstance(cause, InterfaceError | OperationalError | RedisError):
+    if not isinstance(cause, AWAY):
         return plain(request, 500, "InternalError", "The service failed")
     answer = plain(request, 503, "ServiceUnavailable", BUSY)
     answer["Retry-After"] = str(RETRY_AFTER)

@@ -195,10 +195,11 @@ _CODES: dict[type[CategorizedError], str] = {
     TargetRefusedError: "ExternalError.ConnectFailed",
 }
 
-#: For users, where the database or Redis is away or has too much to do.
+#: PostgreSQL or Redis is away or has too much to do; and the text for users.
+AWAY = (InterfaceError, OperationalError, RedisError)
 BUSY = "The service is busy or restarts; try again"
 _CERTIFICATE = "The client certificate is not accepted: {error.reason}"
-#: Errors without a category: status, code and message. PostgreSQL and Redis may be away.
+#: Errors without a category: status, code and message.
 _OTHERS: dict[tuple[type[Exception], ...], tuple[int, str, str]] = {
     (UntrustedError, BadNameError): (400, "ClientError.BadRequest", _CERTIFICATE),
     # Raised by Django, for example for more query parameters than it reads.
@@ -206,7 +207,7 @@ _OTHERS: dict[tuple[type[Exception], ...], tuple[int, str, str]] = {
     (UnreadablePostError,): (400, "ClientError.BadRequest", "The request ended before its body did"),
     # Raised by DRF for a `format` that does not exist.
     (Http404,): (404, "ClientError.NotFound", "There is no such resource in this API"),
-    (InterfaceError, OperationalError, RedisError): (503, "ServiceUnavailable", BUSY),
+    AWAY: (503, "ServiceUnavailable", BUSY),
 }
 
 #: The names of operations in codes, by the flag of the pause rule that stops them.
