@@ -11,8 +11,8 @@ from django.urls import Resolver404, resolve
 from drf_spectacular.generators import SchemaGenerator
 from jsonschema_rs import Draft202012Validator
 
+from tests.references import inlined
 from transferapi.rest.http import xml_documents
-from transferapi.rest.openapi.components import RESPONSES
 from transferapi.rest.openapi.types import SOMETIMES
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def assert_described(method: str, route: str, answer: Answer, *, whole: bool = T
     usual = next((kind for kind in ("text/plain", JSON) if kind in content), "")
     kind = answer.headers.get("Content-Type", usual).split(";")[0]
     if kind in XML and JSON in content:
-        document = xml_documents.loads(answer.body, content[JSON]["schema"], RESPONSES)
+        document = xml_documents.loads(answer.body, inlined(content[JSON]["schema"]))
         _assert_valid(_validator_of(method, route, status, whole), document)
     elif JSON in (kind, *content):
         assert kind in content, (kind, answer.body)

@@ -11,6 +11,7 @@ from endpoints.gridftp.facts import Entry
 from endpoints.models import Endpoint
 from identity.models import User
 from tests.integration.rest import Answer, Api, assert_error
+from tests.references import inlined
 from transferapi.rest.http import json_documents, xml_documents
 from transferapi.rest.openapi import components
 from transferapi.rest.openapi.components import RESPONSES
@@ -29,7 +30,7 @@ def api(alice: User) -> Api:
 
 def _read(answer: Answer, name: str) -> Any:
     assert answer.headers["Content-Type"] == "application/xml; charset=utf-8"
-    return xml_documents.loads(answer.body, RESPONSES[name], RESPONSES)
+    return xml_documents.loads(answer.body, inlined(RESPONSES[name]))
 
 
 @pytest.mark.parametrize(

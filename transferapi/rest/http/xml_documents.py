@@ -117,13 +117,13 @@ class XMLError(ValueError):
     """The document is not XML, or has something that is refused. The message says which."""
 
 
-def loads(data: bytes, schema: Schema, among: Mapping[str, Schema] | None = None) -> Any:
-    """A document of this schema. among: the schemas of `$ref`. Raises XMLError.
+def loads(data: bytes, schema: Schema) -> Any:
+    """A document of this schema, which has no `$ref`. Raises XMLError.
 
     Fields that the schema does not have stay text, and so do values of a wrong type: the reader of the document reports
     them.
     """
-    names = _lists(schema, among or {}) | ({_ROOT} if schema.get("type") == "array" else set())
+    names = _lists(schema) | ({_ROOT} if schema.get("type") == "array" else set())
     try:
         _examine(data)
         tree = xmltodict.parse(data, strip_whitespace=False, postprocessor=lambda *one: _placed(names, *one))
@@ -132,7 +132,7 @@ def loads(data: bytes, schema: Schema, among: Mapping[str, Schema] | None = None
     except (LookupError, ValueError) as error:
         raise error if isinstance(error, XMLError) else XMLError("the encoding is not known") from None
     ((name, value),) = tree.items()
-    return _read(value, schema, among or {}, name)
+    return _read(value, schema, name)
 
 
 def _examine(data: bytes) -> None:
@@ -161,14 +161,11 @@ def _refuse(what: str) -> NoReturn:
     raise XMLError(f"{what} is not allowed")
 
 
-def _lists(schema: Schema, among: Mapping[str, Schema], seen: frozenset[str] = frozenset()) -> frozenset[str]:
+def _lists(schema: Schema) -> frozenset[str]:
     """The names of fields that hold lists, anywhere in a document."""
-    if "$ref" in schema:
-        name = schema["$ref"].rpartition("/")[2]
-        return _lists(among[name], among, seen | {name}) if name not in seen else frozenset()
     found = {name for name, one in schema.get("properties", {}).items() if one.get("type") == "array"}
     inner = [*schema.get("properties", {}).values(), *schema.get("oneOf", ()), schema.get("items", {})]
-    return frozenset(found).union(*(_lists(one, among, seen) for one in inner if one))
+    return frozenset(found).union(*(_lists(one) for one in inner if one))
 
 
 def _placed(lists: frozenset[str], path: list[tuple[str, Any]], key: str, value: Any) -> tuple[str, Any] | None:
@@ -181,31 +178,29 @@ def _placed(lists: frozenset[str], path: list[tuple[str, Any]], key: str, value:
     return key, value
 
 
-def _read(value: Any, schema: Schema, among: Mapping[str, Schema], name: str | None = None) -> Any:
+def _read(value: Any, schema: Schema, name: str | None = None) -> Any:
     """Read a value by its schema. name: of the element, where it is the DATA_TYPE."""
-    if "$ref" in schema:
-        schema = among[schema["$ref"].rpartition("/")[2]]
     if isinstance(value, list):  # A field that occurs twice: the last value counts, as in JSON.
         value = value[-1]
     if isinstance(value, dict) and value.get("@nil") in ("true", "1"):
         return None
     if "oneOf" in schema:
-        return _read_choice(value, schema["oneOf"], among, name)
+        return _read_choice(value, schema["oneOf"], name)
     kind = schema.get("type")
     if kind == "array":
-        return [_read(one, schema.get("items", {}), among, key) for key, one in _items(value)]
+        return [_read(one, schema.get("items", {}), key) for key, one in _items(value)]
     if kind == "object" or (kind is None and _has_fields(value)):
-        return _read_object(value, schema, among, name)
+        return _read_object(value, schema, name)
     return _read_text(_text(value), kind)
 
 
-def _read_choice(value: Any, choices: list[Schema], among: Mapping[str, Schema], name: str | None) -> Any:
+def _read_choice(value: Any, choices: list[Schema], name: str | None) -> Any:
     """Read by the first schema whose constant fields (DATA_TYPE, or a `type`) match; else by the first schema."""
     said = {field: _text(one) for field, one in _children(value) if not isinstance(one, list)}
     if name not in (None, _ITEM):
         said["DATA_TYPE"] = str(name)
     fitting = [one for one in choices if _fits(said, one.get("properties", {}))]
-    return _read(value, (fitting or choices)[0], among, name)
+    return _read(value, (fitting or choices)[0], name)
 
 
 def _fits(said: Mapping[str, str], properties: Mapping[str, Schema]) -> bool:
@@ -214,7 +209,7 @@ def _fits(said: Mapping[str, str], properties: Mapping[str, Schema]) -> bool:
     return set(said) - {"DATA_TYPE"} <= set(properties) and all(said[field] in words[field] for field in known)
 
 
-def _read_object(value: Any, schema: Schema, among: Mapping[str, Schema], name: str | None) -> dict[str, Any]:
+def _read_object(value: Any, schema: Schema, name: str | None) -> dict[str, Any]:
     known = schema.get("properties", {})
     other = schema.get("additionalProperties")
     other = other if isinstance(other, dict) else {}
@@ -222,7 +217,7 @@ def _read_object(value: Any, schema: Schema, among: Mapping[str, Schema], name: 
     if name not in (None, _ITEM, _ROOT) and ("DATA_TYPE" in known or not known):
         found["DATA_TYPE"] = name
     for field, one in _children(value):
-        found[field] = _read(one, known.get(field, other), among)
+        found[field] = _read(one, known.get(field, other))
     return found
 
 
