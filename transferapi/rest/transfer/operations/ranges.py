@@ -29,11 +29,11 @@ class UnsatisfiableError(ValueError):
     """The file has no octet of this range (416)."""
 
 
-def tag_of(entry: Entry, now: datetime | None = None) -> str:
+def tag_of(entry: Entry) -> str:
     """The entity tag, of size and modification time. It is weak where the file may change without a new one."""
     if entry.modified is None:
         return f'W/"{entry.size:x}"'
-    is_settled = (now or datetime.now(UTC)) - entry.modified >= SETTLED
+    is_settled = datetime.now(UTC) - entry.modified >= SETTLED
     return f'{"" if is_settled else "W/"}"{entry.size:x}-{entry.modified.timestamp():.0f}"'
 
 
