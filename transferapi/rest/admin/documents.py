@@ -20,6 +20,7 @@ from transferapi.rest.openapi.document_types import (
 _EMAIL = Field[Any]("email", t.about("e-mail address; empty: none", t.TEXT), example="alice@example.org")
 _FULL_NAME = Field[User]("full_name", t.TEXT, AsJson(lambda user: user.get_full_name()), example="Alice Doe")
 _STAFF = Field[User]("is_staff", t.about("whether the user administers users", t.FLAG), example=False)
+_DETAILS = optional(_EMAIL, _FULL_NAME, _STAFF)
 
 USER = ResponseDocument[User](
     "user",
@@ -37,15 +38,10 @@ USER_REQUEST = RequestDocument(
     "user",
     "username",
     Field("username", t.TEXT, example="alice"),
-    *optional(_EMAIL, Field("full_name", t.TEXT, example="Alice Doe"), _STAFF),
+    *_DETAILS,
     example={"username": "alice", "email": "alice@example.org"},
 )
-USER_CHANGE = RequestDocument(
-    "user_change",
-    "",
-    *optional(_EMAIL, Field("full_name", t.TEXT, example="Alice Doe"), _STAFF),
-    example={"email": "alice@example.org"},
-)
+USER_CHANGE = RequestDocument("user_change", "", *_DETAILS, example={"email": "alice@example.org"})
 INVITATION = ResponseDocument[Invitation](
     "invitation",
     Field("id", t.UUID, "pk"),

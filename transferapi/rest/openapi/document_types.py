@@ -18,7 +18,7 @@ from typing import Any, Generic, TypeVar
 
 from transferapi.rest.http.parsing import Document
 
-from .types import SOMETIMES, Schema, is_time, list_of, one_of, ref, wire_time
+from .types import SOMETIMES, Schema, is_time, list_of, maybe, one_of, ref, wire_time
 
 T = TypeVar("T")
 
@@ -84,7 +84,7 @@ def each(
 
 def optional(*fields: Field[Any]) -> tuple[Field[Any], ...]:
     """The fields, where null means absent."""
-    return tuple(replace(one, schema={**one.schema, "nullable": True}) for one in fields)
+    return tuple(replace(one, schema=maybe(one.schema)) for one in fields)
 
 
 class ResponseDocument(Generic[T]):
