@@ -19,6 +19,7 @@ from transferapi.rest.http.base import View
 from transferapi.rest.http.errors import BadRequest, NotFound
 from transferapi.rest.http.parsing import Document, parse_id
 from transferapi.rest.openapi import description
+from transferapi.tasks.options import NOT_SUPPORTED
 
 from . import documents
 
@@ -49,7 +50,7 @@ def _policies(value: object, where: str = "") -> Policies:
     """Raises BadRequest. A client that asks for a group of high assurance must know that this service has none."""
     given = documents.POLICIES_REQUEST.read(value, where)
     if given.pop("is_high_assurance"):
-        raise BadRequest("is_high_assurance: there are no such groups", "ClientError.BadRequest.NotSupported")
+        raise BadRequest("is_high_assurance: there are no such groups", NOT_SUPPORTED)
     del given["authentication_assurance_timeout"]
     return Policies(**given)
 
@@ -71,7 +72,7 @@ class GroupList(GroupsView):
     def post(self, request: Request) -> Response:
         given = documents.GROUP_REQUEST.read(request.data)
         if given["parent_id"] is not None:
-            raise BadRequest("parent_id: there are no groups in groups", "ClientError.BadRequest.NotSupported")
+            raise BadRequest("parent_id: there are no groups in groups", NOT_SUPPORTED)
         policies = given["policies"]
         context = groups.create(
             self.user,
@@ -105,9 +106,7 @@ class GroupDetail(GroupsView):
     def put(self, request: Request, group: str) -> Response:
         document = documents.GROUP_CHANGE.open(request.data)
         if document.has("subscription_admin_verified_id"):
-            raise BadRequest(
-                "subscription_admin_verified_id: there are no subscriptions", "ClientError.BadRequest.NotSupported"
-            )
+            raise BadRequest("subscription_admin_verified_id: there are no subscriptions", NOT_SUPPORTED)
         given = documents.GROUP_CHANGE.values(document)
         terms = given.pop("terms_and_conditions")
         context = groups.update(self.user, group_id(group), terms=terms, **given)

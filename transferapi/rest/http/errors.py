@@ -63,6 +63,7 @@ from transferapi.tasks.errors import (
     TaskCompleteError,
     TaskNotCompleteError,
 )
+from transferapi.tasks.options import NOT_SUPPORTED
 from transferapi.timers.errors import TimerEndedError, TimerHeldError
 
 log = logging.getLogger(__name__)
@@ -167,7 +168,7 @@ _CODES: dict[type[CategorizedError], str] = {
     EndpointDeletedError: "EndpointDeleted",
     BookmarkNotFoundError: "BookmarkNotFound",
     OwnerNotFoundError: "UserNotFound",
-    FieldNotSupportedError: "ClientError.BadRequest.NotSupported",
+    FieldNotSupportedError: NOT_SUPPORTED,
     RequestError: "{error.code}",
     StepUpRequiredError: "AuthorizationRequired",
     PathNotPermittedError: "EndpointPermissionDenied",

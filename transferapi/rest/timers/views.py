@@ -17,6 +17,7 @@ from transferapi.rest.http.errors import BadRequest
 from transferapi.rest.http.parsing import Document, parse_id, part
 from transferapi.rest.openapi import description
 from transferapi.rest.transfer.submission.views import transfer_request
+from transferapi.tasks.options import NOT_SUPPORTED
 from transferapi.timers import schedule, services
 from transferapi.timers.errors import TimerNotFoundError
 from transferapi.timers.models import Timer
@@ -24,7 +25,6 @@ from transferapi.timers.schedule import Schedule
 
 from . import documents
 
-_NOT_SUPPORTED = "ClientError.BadRequest.NotSupported"
 #: A timer has no submission id: each of its runs gets its own.
 _NO_SUBMISSION = uuid.UUID(int=0)
 _MAX_SECONDS = 10**11
@@ -76,7 +76,7 @@ class TimerCreate(TimersView):
     def post(self, request: Request) -> Response:
         asked = part(Document(request.data), "timer")
         if (asked.text("timer_type") or "transfer") != "transfer":
-            raise BadRequest(f"{asked.where}timer_type: there are timers of transfers only", _NOT_SUPPORTED)
+            raise BadRequest(f"{asked.where}timer_type: there are timers of transfers only", NOT_SUPPORTED)
         timer = services.create(
             self.user,
             name=asked.text("name"),
@@ -99,7 +99,7 @@ class TimerList(TimersView):
         asked = Document(request.data)
         # An address of this form means "transfer"; it is never called.
         if not asked.required_text("callback_url").rstrip("/").endswith("/transfer/run"):
-            raise BadRequest("callback_url: there are timers of transfers only", _NOT_SUPPORTED)
+            raise BadRequest("callback_url: there are timers of transfers only", NOT_SUPPORTED)
         timer = services.create(
             self.user,
             name=asked.text("name"),
