@@ -5,6 +5,7 @@ chooses by the category how to report it (REST: `transferapi.rest.http.errors`),
 
 CategorizedError
 |- ReasonError                    `reason` is a sentence for people, and what `str` gives
+|- GivenReasonError(reason)       the same where whoever raises the error gives the sentence
 |- NotFoundError(ref)             the named thing does not exist, or the user may not see it
 |- InvalidFieldError(field, reason)
 |- LimitExceededError(limit)      the user has as many of these as allowed
@@ -12,6 +13,7 @@ CategorizedError
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import Enum, auto
 from typing import ClassVar
 
@@ -51,6 +53,15 @@ class ReasonError(CategorizedError):
         return self.message
 
 
+class GivenReasonError(CategorizedError):
+    """`reason`: a sentence, given by whoever raises the error."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+@dataclass(eq=False)
 class NotFoundError(CategorizedError):
     """`ref`: the name in the request. A subclass sets `kind`: the kind of thing, in words."""
 
@@ -58,29 +69,25 @@ class NotFoundError(CategorizedError):
     template = "No such {self.kind} '{self.ref}'"
     kind: ClassVar[str]
 
-    def __init__(self, ref: object) -> None:
-        super().__init__(ref)
-        self.ref = ref
+    ref: object
 
 
+@dataclass(eq=False)
 class InvalidFieldError(CategorizedError):
     """`field`: its name in the document. `reason`: a sentence."""
 
     category = Category.INVALID
     template = "{self.field}: {self.reason}"
 
-    def __init__(self, field: str, reason: str) -> None:
-        super().__init__(field, reason)
-        self.field = field
-        self.reason = reason
+    field: str
+    reason: str
 
 
+@dataclass(eq=False)
 class LimitExceededError(CategorizedError):
     category = Category.LIMIT_EXCEEDED
 
-    def __init__(self, limit: int) -> None:
-        super().__init__(limit)
-        self.limit = limit
+    limit: int
 
 
 def flaw_of(error: Exception) -> str:

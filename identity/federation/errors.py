@@ -18,26 +18,19 @@ from __future__ import annotations
 
 import re
 
-from identity.error_categories import Category, NotFoundError, ReasonError
+from identity.error_categories import Category, GivenReasonError, NotFoundError, ReasonError
 
 _CODE = re.compile(r"[a-z_]{1,64}")
 
 
-class FederationError(ReasonError):
+class FederationError(GivenReasonError, ReasonError):
     """The root of this tree."""
 
     category = Category.EXTERNAL
 
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
-
 
 class ProviderUnknownError(NotFoundError, FederationError):
     kind = "identity provider"
-
-    def __init__(self, ref: object) -> None:
-        NotFoundError.__init__(self, ref)
 
 
 class ProviderUnreachableError(FederationError):

@@ -12,6 +12,7 @@ from __future__ import annotations
 from identity.error_categories import (
     CategorizedError,
     Category,
+    GivenReasonError,
     InvalidFieldError,
     LimitExceededError,
     NotFoundError,
@@ -26,14 +27,8 @@ class GroupNotFoundError(GroupError, NotFoundError):
     kind = "group"
 
 
-class GroupForbiddenError(GroupError):
-    """`reason` is a sentence."""
-
+class GroupForbiddenError(GroupError, GivenReasonError):
     category = Category.PERMISSION_DENIED
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
 
 
 class GroupInvalidError(GroupError, InvalidFieldError):

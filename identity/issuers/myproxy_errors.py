@@ -17,18 +17,14 @@ MyProxyError
 
 from __future__ import annotations
 
-from identity.error_categories import CategorizedError, Category
+from identity.error_categories import Category, GivenReasonError
 from identity.gsi.errors import UntrustedError
 
 
-class MyProxyError(CategorizedError):
+class MyProxyError(GivenReasonError):
     """The root of this tree."""
 
     category = Category.EXTERNAL
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
 
 
 class MyProxyInputError(MyProxyError):

@@ -18,17 +18,13 @@ OAuthError
 
 from __future__ import annotations
 
-from identity.error_categories import CategorizedError, Category
+from identity.error_categories import Category, GivenReasonError
 
 
-class OAuthError(CategorizedError):
+class OAuthError(GivenReasonError):
     """The root of this tree."""
 
     category = Category.EXTERNAL
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
 
 
 class ServerAddressError(OAuthError):

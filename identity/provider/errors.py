@@ -12,7 +12,7 @@ ProviderError
 
 from __future__ import annotations
 
-from identity.error_categories import CategorizedError, Category, InvalidFieldError
+from identity.error_categories import CategorizedError, Category, GivenReasonError, InvalidFieldError
 
 
 class ProviderError(CategorizedError):
@@ -25,10 +25,8 @@ class ScopeSyntaxError(ProviderError):
     reason = "The scopes are malformed"
 
 
-class RequestNotTrustedError(ProviderError):
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
+class RequestNotTrustedError(GivenReasonError, ProviderError):
+    pass
 
 
 class RequestRefusedError(ProviderError):
@@ -48,12 +46,8 @@ class ClientInvalidError(InvalidFieldError, ProviderError):
     pass
 
 
-class TooManyClientsError(ProviderError):
+class TooManyClientsError(GivenReasonError, ProviderError):
     category = Category.LIMIT_EXCEEDED
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
 
 
 class TooManyRegistrationsError(ProviderError):

@@ -18,6 +18,7 @@ from __future__ import annotations
 from identity.error_categories import (
     CategorizedError,
     Category,
+    GivenReasonError,
     InvalidFieldError,
     LimitExceededError,
     NotFoundError,
@@ -36,12 +37,8 @@ class ScimGroupNotFoundError(ScimError, NotFoundError):
     kind = "group"
 
 
-class ScimTakenError(ScimError):
+class ScimTakenError(ScimError, GivenReasonError):
     category = Category.EXISTS
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
 
 
 class ScimImmutableError(ScimError, InvalidFieldError):

@@ -22,6 +22,7 @@ from collections.abc import Sequence
 
 from identity.error_categories import (
     Category,
+    GivenReasonError,
     InvalidFieldError,
     LimitExceededError,
     NotFoundError,
@@ -73,12 +74,8 @@ class AccountExistsError(SignUpError):
     reason = "Your mail address has an account here. Sign in to it, and link this identity on your account page."
 
 
-class NameRefusedError(SignUpError):
+class NameRefusedError(GivenReasonError, SignUpError):
     category = Category.INVALID
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
 
 
 class SignUpLinkLapsedError(SignUpError):

@@ -10,22 +10,25 @@ SshKeyError
 
 from __future__ import annotations
 
-from identity.error_categories import CategorizedError, Category, InvalidFieldError, LimitExceededError, NotFoundError
+from identity.error_categories import (
+    CategorizedError,
+    Category,
+    GivenReasonError,
+    InvalidFieldError,
+    LimitExceededError,
+    NotFoundError,
+)
 
 
 class SshKeyError(CategorizedError):
     """The root of this tree."""
 
 
-class KeyInvalidError(SshKeyError):
+class KeyInvalidError(SshKeyError, GivenReasonError):
     """`reason` is a sentence that names what is wrong with the text, and what to give instead."""
 
     category = Category.INVALID
     template = "public_key: {self.reason}"
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
 
 
 class KeyFieldInvalidError(SshKeyError, InvalidFieldError):

@@ -24,7 +24,7 @@ def endpoint_binding(endpoint_id: uuid.UUID | str) -> str:
     try:
         return f"endpoint:{uuid.UUID(str(endpoint_id))}"
     except ValueError:
-        raise BadBindingError(str(endpoint_id)) from None
+        raise BadBindingError from None
 
 
 def myproxy_binding(host: str, port: int = MYPROXY_PORT) -> str:
@@ -38,7 +38,7 @@ def oauth_binding(url: str) -> str:
     try:
         return checked(f"oauth:{parse_url(url)}")
     except WebAddressError:
-        raise BadBindingError(url) from None
+        raise BadBindingError from None
 
 
 def checked(bound_to: str) -> str:
@@ -48,5 +48,5 @@ def checked(bound_to: str) -> str:
         or not (bound_to.isascii() and bound_to.isprintable())
         or not _FORM.fullmatch(bound_to)
     ):
-        raise BadBindingError(bound_to)
+        raise BadBindingError
     return bound_to

@@ -8,13 +8,13 @@ VaultError
 |  |- CredentialGoneError            deleted, or expired, since it was found
 |- SecretTooLargeError(limit)     more octets than any credential has
 |- TooManyCredentialsError(limit) the user has as many credentials as allowed
-|- BadBindingError(bound_to)      a credential cannot be bound to this
+|- BadBindingError                a credential cannot be bound to this
 |- UserGoneError                  the user was deleted
 """
 
 from __future__ import annotations
 
-from identity.error_categories import Category, ReasonError
+from identity.error_categories import Category, LimitExceededError, ReasonError
 
 
 class VaultError(ReasonError):
@@ -72,22 +72,12 @@ class SecretTooLargeError(VaultError):
         self.reason = f"{what} at most {limit // 1024} KiB."
 
 
-class TooManyCredentialsError(VaultError):
-    category = Category.LIMIT_EXCEEDED
-
-    def __init__(self, limit: int) -> None:
-        super().__init__(limit)
-        self.limit = limit
-        self.reason = (
-            f"You have {limit} credentials already, which is the most that are kept: deactivate some endpoint."
-        )
+class TooManyCredentialsError(LimitExceededError, VaultError):
+    template = "You have {self.limit} credentials already, which is the most that are kept: deactivate some endpoint."
 
 
 class BadBindingError(VaultError):
-    def __init__(self, bound_to: str) -> None:
-        super().__init__(bound_to)
-        self.bound_to = bound_to
-        self.reason = "A credential is bound to an endpoint, a MyProxy server or an OAuth server, and this is none."
+    reason = "A credential is bound to an endpoint, a MyProxy server or an OAuth server, and this is none."
 
 
 class UserGoneError(VaultError):

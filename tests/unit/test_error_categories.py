@@ -284,7 +284,7 @@ WIRE: list[tuple[CategorizedError, int, str, str]] = [
         vault.TooManyCredentialsError(9), 409, LIMIT,
         "You have 9 credentials already, which is the most that are kept: deactivate some endpoint.",
     ),
-    (vault.BadBindingError("x"), 500, "InternalError", vault.BadBindingError("x").reason),
+    (vault.BadBindingError(), 500, "InternalError", vault.BadBindingError.reason),
     (vault.UserGoneError(), 500, "InternalError", vault.UserGoneError.reason),
     (myproxy.MyProxyInputError(WHY), 400, "ExternalError.MyProxy.Input", WHY),
     (myproxy.MyProxyUnreachableError(WHY), 502, "ExternalError.MyProxy.Unreachable", WHY),
