@@ -9,8 +9,8 @@ the user may view is refused.
         EndpointInvalidError(field, reason)
             FieldNotSupportedError(field, reason)
         NotPermittedError(verb, endpoint)
-        PathNotPermittedError(endpoint, path, write)
-        ServerNotFoundError(endpoint, server_id)
+        PathNotPermittedError(endpoint, path)
+        ServerNotFoundError(ref)
         ServerExistsError(uri)
         TooManyEndpointsError(limit)
         EndpointsFixedError                      a session that is restricted to some endpoints creates none
@@ -29,7 +29,7 @@ the user may view is refused.
         OwnerStaysError(endpoint)                nobody can take the owner's role away
         TooManyRolesError(limit)
         PauseRuleNotFoundError(ref)
-        PauseRuleNotEditableError(rule)          a manager of the host endpoint made the rule
+        PauseRuleNotEditableError                a manager of the host endpoint made the rule
         TooManyPauseRulesError(limit)
         OperationPausedError(endpoint, operation, messages)
         NoFileError(path)                        a folder, or another thing without content
@@ -48,17 +48,19 @@ the user may view is refused.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from identity.error_categories import (
     CategorizedError,
     Category,
+    GivenReasonError,
     InvalidFieldError,
     LimitExceededError,
     NotFoundError,
 )
 from identity.models import User
 
-from .models import Endpoint, PauseRule
+from .models import Endpoint
 from .permissions import Permission
 
 
@@ -66,25 +68,23 @@ class RegistryError(CategorizedError):
     """The root of this tree."""
 
 
+@dataclass(eq=False)
 class _EndpointError(RegistryError):
     """An error that names nothing but its endpoint."""
 
-    def __init__(self, endpoint: Endpoint) -> None:
-        super().__init__(endpoint)
-        self.endpoint = endpoint
+    endpoint: Endpoint
 
 
 class EndpointNotFoundError(RegistryError, NotFoundError):
     kind = "endpoint"
 
 
+@dataclass(eq=False)
 class EndpointExistsError(RegistryError):
     category = Category.EXISTS
     template = "An endpoint named '{self.canonical_name}' exists already"
 
-    def __init__(self, canonical_name: str) -> None:
-        super().__init__(canonical_name)
-        self.canonical_name = canonical_name
+    canonical_name: str
 
 
 class EndpointInvalidError(RegistryError, InvalidFieldError):
@@ -95,14 +95,13 @@ class FieldNotSupportedError(EndpointInvalidError):
     """The field would promise something that this service does not do."""
 
 
+@dataclass(eq=False)
 class NotPermittedError(RegistryError):
     category = Category.PERMISSION_DENIED
     template = "You do not have permission for this on this endpoint"
 
-    def __init__(self, verb: Permission, endpoint: Endpoint) -> None:
-        super().__init__(verb, endpoint)
-        self.verb = verb
-        self.endpoint = endpoint
+    verb: Permission
+    endpoint: Endpoint
 
 
 class StepUpRequiredError(RegistryError):
@@ -144,36 +143,27 @@ class StepUpRequiredError(RegistryError):
         return f'Bearer error="insufficient_user_authentication", error_description="Sign in again"{age}'
 
 
+@dataclass(eq=False)
 class PathNotPermittedError(RegistryError):
     """No rule of this shared endpoint gives the user this path. path: as the user named it."""
 
     category = Category.PERMISSION_DENIED
     template = "No access rule gives you '{self.path}'"
 
-    def __init__(self, endpoint: Endpoint, path: str, *, write: bool) -> None:
-        super().__init__(endpoint, path, write)
-        self.endpoint = endpoint
-        self.path = path
-        self.write = write
+    endpoint: Endpoint
+    path: str
 
 
-class ServerNotFoundError(RegistryError):
-    category = Category.NOT_FOUND
-    template = "No such server '{self.server_id}'"
-
-    def __init__(self, endpoint: Endpoint, server_id: int) -> None:
-        super().__init__(endpoint, server_id)
-        self.endpoint = endpoint
-        self.server_id = server_id
+class ServerNotFoundError(RegistryError, NotFoundError):
+    kind = "server"
 
 
+@dataclass(eq=False)
 class ServerExistsError(RegistryError):
     category = Category.EXISTS
     template = "The endpoint has the server {self.uri} already"
 
-    def __init__(self, uri: str) -> None:
-        super().__init__(uri)
-        self.uri = uri
+    uri: str
 
 
 class NotSharedError(_EndpointError):
@@ -190,13 +180,12 @@ class RuleNotFoundError(RegistryError, NotFoundError):
     kind = "access rule"
 
 
+@dataclass(eq=False)
 class RuleExistsError(RegistryError):
     category = Category.EXISTS
     template = "There is a rule for that principal and the path '{self.path}'"
 
-    def __init__(self, path: str) -> None:
-        super().__init__(path)
-        self.path = path
+    path: str
 
 
 class TooManyRulesError(RegistryError, LimitExceededError):
@@ -207,13 +196,12 @@ class RoleNotFoundError(RegistryError, NotFoundError):
     kind = "role"
 
 
+@dataclass(eq=False)
 class RoleExistsError(RegistryError):
     category = Category.EXISTS
     template = "The principal is {self.role} already"
 
-    def __init__(self, role: str) -> None:
-        super().__init__(role)
-        self.role = role
+    role: str
 
 
 class OwnerStaysError(_EndpointError):
@@ -245,13 +233,12 @@ class BookmarkNotFoundError(RegistryError, NotFoundError):
     kind = "bookmark"
 
 
+@dataclass(eq=False)
 class BookmarkExistsError(RegistryError):
     category = Category.EXISTS
     template = "You have a bookmark named '{self.name}' already"
 
-    def __init__(self, name: str) -> None:
-        super().__init__(name)
-        self.name = name
+    name: str
 
 
 class BookmarkInvalidError(RegistryError, InvalidFieldError):
@@ -270,74 +257,57 @@ class PauseRuleNotEditableError(RegistryError):
     category = Category.PERMISSION_DENIED
     template = "A manager of the host made this pause rule"
 
-    def __init__(self, rule: PauseRule) -> None:
-        super().__init__(rule)
-        self.rule = rule
-
 
 class TooManyPauseRulesError(RegistryError, LimitExceededError):
     template = "An endpoint has at most {self.limit} rules"
 
 
+@dataclass(eq=False)
 class OperationPausedError(RegistryError):
     """`operation`: the flag of the rules that stop it (`pause_rules.PausableOperation`); `messages`: their texts."""
 
     category = Category.CONFLICT
     template = "A manager of the endpoint has paused this"
 
-    def __init__(self, endpoint: Endpoint, operation: str, messages: tuple[str, ...]) -> None:
-        super().__init__(endpoint, operation, messages)
-        self.endpoint = endpoint
-        self.operation = operation
-        self.messages = messages
+    endpoint: Endpoint
+    operation: str
+    messages: tuple[str, ...]
 
 
+@dataclass(eq=False)
 class NoFileError(RegistryError):
     category = Category.INVALID
     template = "This is not a file, so that it has no content: {self.path}"
 
-    def __init__(self, path: str) -> None:
-        super().__init__(path)
-        self.path = path
+    path: str
 
 
-class FileTooLargeError(RegistryError):
+class FileTooLargeError(RegistryError, LimitExceededError):
     """`limit`: in octets."""
 
-    category = Category.LIMIT_EXCEEDED
     template = "The service passes on at most {self.limit} octets at a time; move more with a transfer."
 
-    def __init__(self, limit: int) -> None:
-        super().__init__(limit)
-        self.limit = limit
 
-
+@dataclass(eq=False)
 class UploadOffsetError(RegistryError):
     """`received`: the offset from which the upload goes on."""
 
     category = Category.CONFLICT
     template = "The upload goes on from octet {self.received}."
 
-    def __init__(self, received: int) -> None:
-        super().__init__(received)
-        self.received = received
+    received: int
 
 
+@dataclass(eq=False)
 class TargetExistsError(RegistryError):
     category = Category.EXISTS
     template = "There is something of this name already, and nothing is to be replaced: {self.path}"
 
-    def __init__(self, path: str) -> None:
-        super().__init__(path)
-        self.path = path
+    path: str
 
 
-class ActivationError(CategorizedError):
+class ActivationError(GivenReasonError):
     """The root of this tree. `reason` is a sentence for the user that holds no secret."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
 
 
 class NotActivatedError(ActivationError):

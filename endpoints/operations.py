@@ -259,7 +259,7 @@ def _may_move(granted: Access, path: str) -> None:
     if granted.shared:
         folder = path.rstrip("/").rpartition("/")[0] + "/"
         if _is_root(granted, path) or not granted.allows(folder, write=True):
-            raise PathNotPermittedError(granted.endpoint, path, write=True)
+            raise PathNotPermittedError(granted.endpoint, path)
 
 
 def _is_root(granted: Access, path: str) -> bool:

@@ -172,7 +172,7 @@ def _editable(user: User, ref: str) -> PauseRule:
     rows = PauseRule.objects.select_related(*_WITH, "modified_by").select_for_update(of=("self",))
     rule = _find(user, ref, rows)
     if not editable(user, rule):
-        raise PauseRuleNotEditableError(rule)
+        raise PauseRuleNotEditableError
     return rule
 
 

@@ -267,7 +267,7 @@ def server(endpoint: Endpoint, server_id: int) -> Server:
     """One server of an endpoint. Raises ServerNotFoundError."""
     found = endpoint.servers.filter(pk=server_id).first()
     if found is None:
-        raise ServerNotFoundError(endpoint, server_id)
+        raise ServerNotFoundError(server_id)
     return found
 
 
@@ -301,7 +301,7 @@ def remove_server(user: User, ref: str, server_id: int) -> None:
     endpoint = resolve(user, ref, Permission.MANAGE)
     deleted, _ = Server.objects.filter(endpoint=endpoint, pk=server_id).delete()
     if not deleted:
-        raise ServerNotFoundError(endpoint, server_id)
+        raise ServerNotFoundError(server_id)
 
 
 def _locked_servers(endpoint: Endpoint) -> list[Server]:

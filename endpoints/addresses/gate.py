@@ -15,6 +15,7 @@ import re
 import socket
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from identity.error_categories import CategorizedError, Category
@@ -37,19 +38,18 @@ _LABEL = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(?<!-)")
 _NUMERIC = re.compile(r"[0-9]+|0[xX][0-9A-Fa-f]*")
 
 
+@dataclass(eq=False)
 class TargetRefusedError(CategorizedError):
     """The service does not connect to this address. `reason` is a sentence for the user."""
 
     category = Category.EXTERNAL
     template = "{self.host}: {self.reason}"
 
-    def __init__(self, host: str, reason: str) -> None:
-        super().__init__(host, reason)
-        self.host = host
-        self.reason = reason
+    host: str
+    reason: str
 
     def __str__(self) -> str:
-        return f"{self.host}: {self.reason}"
+        return self.message
 
 
 class LookupFailedError(TargetRefusedError):

@@ -19,5 +19,5 @@ def row_of(endpoint: Endpoint) -> Agent:
     """Raises NoAgentError."""
     found = Agent.objects.filter(pk=endpoint.pk).first() if endpoint.personal else None
     if found is None:
-        raise NoAgentError(endpoint)
+        raise NoAgentError
     return found

@@ -7,13 +7,12 @@ ConnectError
         SetupKeyExpiredError
     CertificateRequestError(reason)
     AgentRefusedError(code)      the certificate that an agent shows is not accepted; code: see `REASONS`
-    NoAgentError(endpoint)       the endpoint has servers, or is a share: no agent serves it
+    NoAgentError                 the endpoint has servers, or is a share: no agent serves it
 """
 
 from __future__ import annotations
 
-from endpoints.models import Endpoint
-from identity.error_categories import CategorizedError, Category
+from identity.error_categories import CategorizedError, Category, GivenReasonError
 
 #: Why an agent is refused, by the code for programs.
 REASONS = {
@@ -47,12 +46,8 @@ class SetupKeyExpiredError(SetupKeyError):
     reason = "This setup key has expired. Make a new one."
 
 
-class CertificateRequestError(ConnectError):
+class CertificateRequestError(GivenReasonError, ConnectError):
     category = Category.INVALID
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
 
 
 class AgentRefusedError(ConnectError):
@@ -67,7 +62,3 @@ class AgentRefusedError(ConnectError):
 class NoAgentError(ConnectError):
     category = Category.CONFLICT
     reason = "Servers serve this endpoint, or it is a shared folder: only personal endpoints have an agent."
-
-    def __init__(self, endpoint: Endpoint) -> None:
-        super().__init__(endpoint)
-        self.endpoint = endpoint

@@ -59,7 +59,7 @@ def new_key(user: User, ref: str, now: datetime | None = None) -> IssuedSetupKey
     """
     endpoint = registry.resolve(user, ref, Permission.MANAGE)
     if not endpoint.personal:
-        raise NoAgentError(endpoint)
+        raise NoAgentError
     with transaction.atomic():
         registry.lock_existing(user, endpoint, Permission.MANAGE)
         return _new(endpoint, moment(now))

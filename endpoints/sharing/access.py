@@ -62,7 +62,7 @@ class Access:
     def check(self, path: str, *, write: bool) -> None:
         """Raises PathNotPermittedError."""
         if not self.allows(path, write=write):
-            raise PathNotPermittedError(self.endpoint, path, write=write)
+            raise PathNotPermittedError(self.endpoint, path)
 
     def real(self, path: str) -> str:
         """The path on the host's servers. Raises PathNotPermittedError when its text leaves the root."""
@@ -70,7 +70,7 @@ class Access:
             return path
         inner = _from_root(path)
         if not self._stays(inner):
-            raise PathNotPermittedError(self.endpoint, path, write=False)
+            raise PathNotPermittedError(self.endpoint, path)
         return self.root + inner
 
     def shown(self, path: str) -> str:

@@ -12,7 +12,7 @@ from rest_framework.test import APIRequestFactory
 from endpoints import errors as registry
 from endpoints.addresses import gate
 from endpoints.connect import errors as connect
-from endpoints.models import Endpoint, PauseRule
+from endpoints.models import Endpoint
 from endpoints.permissions import Permission
 from identity import certificate_subjects as subjects
 from identity import error_categories, tokens, users
@@ -58,10 +58,10 @@ WIRE: list[tuple[CategorizedError, int, str, str]] = [
         "You do not have permission for this on this endpoint",
     ),
     (
-        registry.PathNotPermittedError(EP, "/p", write=True), 403, "EndpointPermissionDenied",
+        registry.PathNotPermittedError(EP, "/p"), 403, "EndpointPermissionDenied",
         "No access rule gives you '/p'",
     ),
-    (registry.ServerNotFoundError(EP, 5), 404, MISSING, "No such server '5'"),
+    (registry.ServerNotFoundError(5), 404, MISSING, "No such server '5'"),
     (registry.ServerExistsError("gsiftp://x"), 409, "Exists", "The endpoint has the server gsiftp://x already"),
     (registry.TooManyEndpointsError(9), 409, LIMIT, "A user has at most 9 endpoints"),
     (
@@ -87,7 +87,7 @@ WIRE: list[tuple[CategorizedError, int, str, str]] = [
     (registry.TooManyRolesError(9), 409, LIMIT, "An endpoint has at most 9 roles"),
     (registry.PauseRuleNotFoundError("r"), 404, MISSING, "No such pause rule 'r'"),
     (
-        registry.PauseRuleNotEditableError(PauseRule()), 403, "PermissionDenied",
+        registry.PauseRuleNotEditableError(), 403, "PermissionDenied",
         "A manager of the host made this pause rule",
     ),
     (registry.TooManyPauseRulesError(9), 409, LIMIT, "An endpoint has at most 9 rules"),
@@ -328,7 +328,7 @@ WIRE: list[tuple[CategorizedError, int, str, str]] = [
     (connect.SetupKeyExpiredError(), 409, "ClientError.SetupKeyExpired", connect.SetupKeyExpiredError.reason),
     (connect.CertificateRequestError(WHY), 400, BAD, WHY),
     (connect.AgentRefusedError("revoked"), 403, "ClientError.AgentRefused.revoked", connect.REASONS["revoked"]),
-    (connect.NoAgentError(EP), 409, "Conflict", connect.NoAgentError.reason),
+    (connect.NoAgentError(), 409, "Conflict", connect.NoAgentError.reason),
     (tasks.TaskNotFoundError("t"), 404, MISSING, "No such task 't'"),
     (tasks.OwnerNotFoundError(ID), 404, "UserNotFound", f"No such user '{ID}'"),
     (
