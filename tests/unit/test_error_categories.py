@@ -335,8 +335,8 @@ WIRE: list[tuple[CategorizedError, int, str, str]] = [
         tasks.TasksNotPermittedError(), 403, "PermissionDenied",
         "You do not have permission for this on these tasks",
     ),
-    (tasks.TaskCompleteError(ID), 409, "TaskComplete", "The task is complete and does not change any more"),
-    (tasks.TaskNotCompleteError(ID), 409, "TaskNotComplete", "The task is not done yet; cancel it first"),
+    (tasks.TaskCompleteError(), 409, "TaskComplete", "The task is complete and does not change any more"),
+    (tasks.TaskNotCompleteError(), 409, "TaskNotComplete", "The task is not done yet; cancel it first"),
     (
         tasks.UnknownStateError(ID),
         409,
@@ -350,7 +350,7 @@ WIRE: list[tuple[CategorizedError, int, str, str]] = [
     (tasks.TooManyPendingError(9), 409, LIMIT, "You have 9 tasks that are not done; wait for some"),
     (tasks.TooMuchError(WHY), 409, LIMIT, WHY),
     (tasks.WebhookNotFoundError("w"), 404, MISSING, "No such webhook 'w'"),
-    (tasks.WebhookDisabledError(ID), 409, "Conflict", "The webhook is disabled: enable it first"),
+    (tasks.WebhookDisabledError(), 409, "Conflict", "The webhook is disabled: enable it first"),
     (tasks.TooManyWebhooksError(9), 409, LIMIT, "A user has at most 9 webhooks"),
     (
         TooManyStreamsError(8), 429, "ClientError.TooManyRequests",
@@ -358,9 +358,9 @@ WIRE: list[tuple[CategorizedError, int, str, str]] = [
     ),
     (timers.TimerNotFoundError("t"), 404, MISSING, "No such timer 't'"),
     (timers.TimerInvalidError("f", WHY), 400, BAD, "f: It is so."),
-    (timers.TimerEndedError(ID), 409, "TimerEnded", "The timer has ended; give it a new schedule"),
+    (timers.TimerEndedError(), 409, "TimerEnded", "The timer has ended; give it a new schedule"),
     (
-        timers.TimerHeldError(ID),
+        timers.TimerHeldError(),
         409,
         "TimerHeld",
         "The operator of this service holds the timer, and has to release it",

@@ -2,10 +2,10 @@
 
     TaskError
         TaskNotFoundError(ref)            no such task, or it belongs to another user
-        OwnerNotFoundError(user_id)       a filter names a user that does not exist
+        OwnerNotFoundError(ref)           a filter names a user that does not exist
         TasksNotPermittedError()          a manager may not do this to (one of) these tasks
-        TaskCompleteError(task_id)        the task is complete and does not change any more
-        TaskNotCompleteError(task_id)     the task is not complete yet
+        TaskCompleteError                 the task is complete and does not change any more
+        TaskNotCompleteError              the task is not complete yet
         NothingToRetryError(reason)       no file of the task has failed, or they are not known
         UnknownStateError(task_id)        a newer version has put the task into a state that this one does not know
         StaleStateError(task_id, old)     another process moved the task first, or the lease is lost
@@ -15,7 +15,7 @@
         TooMuchError(reason)              a task, or all tasks of its user, would keep more than allowed
         LeaseLostError(task_id, epoch)    this worker does not hold the task any more
         WebhookNotFoundError(ref)         no such webhook, or it belongs to another user
-        WebhookDisabledError(webhook_id)  nothing is sent to it until it is enabled again
+        WebhookDisabledError              nothing is sent to it until it is enabled again
         TooManyWebhooksError(limit)       the user has as many webhooks as allowed
 
 Errors of `endpoints.registry` (EndpointNotFoundError, NotPermittedError) pass through unchanged. StaleStateError
@@ -25,11 +25,13 @@ and LeaseLostError have no category: they reach no user.
 from __future__ import annotations
 
 import uuid
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from identity.error_categories import (
     CategorizedError,
     Category,
+    GivenReasonError,
     InvalidFieldError,
     LimitExceededError,
     NotFoundError,
@@ -47,13 +49,8 @@ class TaskNotFoundError(TaskError, NotFoundError):
     kind = "task"
 
 
-class OwnerNotFoundError(TaskError):
-    category = Category.NOT_FOUND
-    template = "No such user '{self.user_id}'"
-
-    def __init__(self, user_id: uuid.UUID) -> None:
-        super().__init__(user_id)
-        self.user_id = user_id
+class OwnerNotFoundError(TaskError, NotFoundError):
+    kind = "user"
 
 
 class TasksNotPermittedError(TaskError):
@@ -67,86 +64,63 @@ class TaskCompleteError(TaskError):
     category = Category.CONFLICT
     template = "The task is complete and does not change any more"
 
-    def __init__(self, task_id: uuid.UUID) -> None:
-        super().__init__(task_id)
-        self.task_id = task_id
-
 
 class TaskNotCompleteError(TaskError):
     category = Category.CONFLICT
     template = "The task is not done yet; cancel it first"
 
-    def __init__(self, task_id: uuid.UUID) -> None:
-        super().__init__(task_id)
-        self.task_id = task_id
 
-
-class NothingToRetryError(TaskError):
-    """`reason`: a sentence."""
-
+class NothingToRetryError(TaskError, GivenReasonError):
     category = Category.CONFLICT
 
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
 
-
+@dataclass(eq=False)
 class StaleStateError(TaskError):
     """A compare-and-swap found another state than it expected."""
 
-    def __init__(self, task_id: uuid.UUID, old: tuple[str, str]) -> None:
-        super().__init__(task_id, old)
-        self.task_id = task_id
-        self.old = old
+    task_id: uuid.UUID
+    old: tuple[str, str]
 
 
+@dataclass(eq=False)
 class RequestError(TaskError, InvalidFieldError):
     """`field` as in the document ("DATA[3].source_path"); `reason`: a sentence; `code`: the reason for programs."""
 
-    def __init__(self, field: str, reason: str, code: str = "ClientError.BadRequest") -> None:
-        super().__init__(field, reason)
-        self.code = code
+    code: str = "ClientError.BadRequest"
 
 
+@dataclass(eq=False)
 class UnknownStateError(TaskError):
     category = Category.CONFLICT
     template = "A newer version of this service has put this task into a state that this version does not know"
 
-    def __init__(self, task_id: uuid.UUID) -> None:
-        super().__init__(task_id)
-        self.task_id = task_id
+    task_id: uuid.UUID
 
 
+@dataclass(eq=False)
 class NoCredentialError(TaskError):
     """`reason` is a sentence for the user."""
 
     category = Category.CONFLICT
 
-    def __init__(self, endpoint: Endpoint, reason: str) -> None:
-        super().__init__(endpoint, reason)
-        self.endpoint = endpoint
-        self.reason = reason
+    endpoint: Endpoint
+    reason: str
 
 
 class TooManyPendingError(TaskError, LimitExceededError):
     template = "You have {self.limit} tasks that are not done; wait for some"
 
 
-class TooMuchError(TaskError):
+class TooMuchError(TaskError, GivenReasonError):
     """`reason` is a sentence that names the limit and its setting."""
 
     category = Category.LIMIT_EXCEEDED
 
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
 
-
+@dataclass(eq=False)
 class LeaseLostError(TaskError):
-    def __init__(self, task_id: uuid.UUID, epoch: int) -> None:
-        super().__init__(task_id, epoch)
-        self.task_id = task_id
-        self.epoch = epoch
+    task_id: uuid.UUID
+    epoch: int
 
 
 class WebhookNotFoundError(TaskError, NotFoundError):
@@ -156,10 +130,6 @@ class WebhookNotFoundError(TaskError, NotFoundError):
 class WebhookDisabledError(TaskError):
     category = Category.CONFLICT
     template = "The webhook is disabled: enable it first"
-
-    def __init__(self, webhook_id: uuid.UUID) -> None:
-        super().__init__(webhook_id)
-        self.webhook_id = webhook_id
 
 
 class TooManyWebhooksError(TaskError, LimitExceededError):

@@ -238,7 +238,7 @@ def update(
         if task is None:
             raise TaskNotFoundError(str(task_id))
         if task.phase == Phase.DONE:
-            raise TaskCompleteError(task_id)
+            raise TaskCompleteError
         if "deadline" in changes and task.phase == Phase.QUEUED:
             changes["next_run_at"] = min(task.next_run_at, deadline or task.deadline)
         if "deadline" in changes and task.phase == Phase.PAUSED:

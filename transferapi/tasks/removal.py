@@ -16,5 +16,5 @@ def remove(user: User, task_id: uuid.UUID) -> None:
     """Remove the task. Raises TaskNotFoundError, TaskNotCompleteError."""
     task = queries.get(user, task_id)
     if task.phase != Phase.DONE:
-        raise TaskNotCompleteError(task_id)
+        raise TaskNotCompleteError
     RemovedTask.objects.get_or_create(task=task, owner=user)

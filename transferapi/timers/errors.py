@@ -3,16 +3,14 @@
 TimerError
 |- TimerNotFoundError(ref)            no such timer, or it belongs to another user
 |- TimerInvalidError(field, reason)   the request makes no sense
-|- TimerEndedError(timer_id)          the timer will never run again
-|- TimerHeldError(timer_id)           the operator of the service holds the timer
+|- TimerEndedError                    the timer will never run again
+|- TimerHeldError                     the operator of the service holds the timer
 |- TooManyTimersError(limit)          the user has as many timers as allowed
 
 The errors of a submission (`transferapi.tasks.errors`, `endpoints.errors`) pass through.
 """
 
 from __future__ import annotations
-
-import uuid
 
 from identity.error_categories import (
     CategorizedError,
@@ -39,18 +37,10 @@ class TimerEndedError(TimerError):
     category = Category.CONFLICT
     template = "The timer has ended; give it a new schedule"
 
-    def __init__(self, timer_id: uuid.UUID) -> None:
-        super().__init__(timer_id)
-        self.timer_id = timer_id
-
 
 class TimerHeldError(TimerError):
     category = Category.CONFLICT
     template = "The operator of this service holds the timer, and has to release it"
-
-    def __init__(self, timer_id: uuid.UUID) -> None:
-        super().__init__(timer_id)
-        self.timer_id = timer_id
 
 
 class TooManyTimersError(TimerError, LimitExceededError):

@@ -121,7 +121,7 @@ def resume(user: User, timer_id: uuid.UUID, now: datetime | None = None) -> Time
     with transaction.atomic():
         timer = _living(user, timer_id)
         if timer.inactive_reason == HELD:
-            raise TimerHeldError(timer.pk)
+            raise TimerHeldError
         if timer.status == "inactive":
             go_on(timer, moment(now))
             timer.save()
@@ -163,7 +163,7 @@ def _held(user: User, timer_id: uuid.UUID) -> Timer:
 def _living(user: User, timer_id: uuid.UUID) -> Timer:
     timer = _held(user, timer_id)
     if timer.status == "ended":
-        raise TimerEndedError(timer.pk)
+        raise TimerEndedError
     return timer
 
 

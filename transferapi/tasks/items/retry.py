@@ -41,7 +41,7 @@ def retry(user: User, task_id: uuid.UUID, new: NewTask) -> tuple[Task, bool]:
     """
     old = queries.get(user, task_id)
     if old.phase != Phase.DONE:
-        raise TaskNotCompleteError(task_id)
+        raise TaskNotCompleteError
     if old.history_deleted:
         raise NothingToRetryError(_UNKNOWN)
     if old.items_scanned < old.items_total:

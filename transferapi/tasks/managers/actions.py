@@ -77,7 +77,7 @@ def _set_own(user: User, task_id: uuid.UUID, cause: dict[str, str], now: datetim
         if task is None:
             raise TaskNotFoundError(str(task_id))
         if task.phase == Phase.DONE:
-            raise TaskCompleteError(task_id)
+            raise TaskCompleteError
         others = {place: text for place, text in task.admin_pauses.items() if place != pauses.OWNER}
         task.admin_pauses = others | cause
         task.save(update_fields=["admin_pauses"])

@@ -168,7 +168,7 @@ def send_test(user: User, ref: str, now: datetime | None = None) -> Delivery:
     """
     row = get(user, ref)
     if row.disabled_at is not None:
-        raise WebhookDisabledError(row.pk)
+        raise WebhookDisabledError
     if Delivery.objects.filter(webhook=row, next_try_at__isnull=False).count() >= MAX_WAITING:
         raise RequestError("webhook", "Too much waits to be sent to it already.", "ClientError.LimitExceeded")
     now = moment(now)
