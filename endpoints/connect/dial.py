@@ -37,19 +37,14 @@ _KINDS = {
 
 
 class Dialed(NamedTuple):
-    """A control channel. address: of the agent, as its service sees it; "" where it is not known."""
+    """A control channel, whose socket does not block. address: of the agent, as its service sees it; "": not known."""
 
     sock: socket.socket
     address: str
 
 
-async def open_control(endpoint_id: uuid.UUID | str) -> socket.socket:
-    """A new control connection to the agent's server; the socket does not block. Raises FaultError."""
-    return (await dial_control(endpoint_id)).sock
-
-
-async def dial_control(endpoint_id: uuid.UUID | str) -> Dialed:
-    """`open_control` with the agent's address. Raises FaultError."""
+async def open_control(endpoint_id: uuid.UUID | str) -> Dialed:
+    """A new control connection to the agent's server. Raises FaultError."""
     sock, answer = await _ask({"do": "control", "endpoint": str(endpoint_id)}, ANSWER_SECONDS)
     return Dialed(sock, str(answer.get("address", "")))
 

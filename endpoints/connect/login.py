@@ -50,7 +50,7 @@ class AgentLogin:
         begun = loop.time()
         try:
             async with asyncio.timeout(timeout):
-                dialed = await dial.dial_control(self.endpoint_id)
+                dialed = await dial.open_control(self.endpoint_id)
         except TimeoutError:
             raise FaultError(session_fault(Kind.TIMEOUT, f"no connection within {timeout:g} s")) from None
         trip = loop.time() - begun

@@ -97,12 +97,11 @@ class Confinement:
         self._allows = allows
         self._known: OrderedDict[str, _Known] = OrderedDict()
 
-    async def check(self, session: LinkReader, path: str, *, follow: bool = True) -> None:
-        """follow False: for an operation on a link itself (rename, delete). Raises FaultError, LeadsOutError."""
-        await self.resolve(session, path, follow=follow)
-
     async def resolve(self, session: LinkReader, path: str, *, follow: bool = True) -> str:
-        """Check the path as `check` does, and return it without links. Raises FaultError, LeadsOutError."""
+        """The path without links. follow False: for an operation on a link itself (rename, delete).
+
+        Raises FaultError, LeadsOutError.
+        """
         return path if self._is_open else await self.real(session, path, follow=follow) or "/"
 
     @property

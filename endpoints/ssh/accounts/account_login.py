@@ -152,7 +152,7 @@ class AccountLogin:
     async def _open_sftp(self, host: str, port: int, timeout: float, found: AccountOffer) -> SftpSession:
         ssh = await self.log_in(host, port, timeout=timeout)
         try:
-            session = await begin_session(ssh, self, timeout)
+            session = await begin_session(ssh, timeout)
         except FaultError as error:
             raise FaultError(_without_sftp(error.fault, found)) from None
         session.offer = found.words

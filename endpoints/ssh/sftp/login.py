@@ -10,7 +10,6 @@ import asyncssh
 
 from endpoints.gridftp.connection import CONNECT_TIMEOUT, ControlConnection, session_fault
 from endpoints.gridftp.faults import FaultError, Kind, make_fault
-from endpoints.gridftp.login import Login
 from endpoints.ssh.connection import NoteHostKey, SshAccount, connect
 
 from .session import SftpSession
@@ -43,16 +42,16 @@ class SftpLogin:
     ) -> SftpSession:
         """Connect, log in, and begin an SFTP session. host: an address that has passed the gate. Raises FaultError."""
         connection = await connect(host, port, self.account, timeout=timeout, note_host_key=self.note_host_key)
-        return await begin_session(connection, self, timeout)
+        return await begin_session(connection, timeout)
 
 
-async def begin_session(connection: asyncssh.SSHClientConnection, login: Login, timeout: float) -> SftpSession:
+async def begin_session(connection: asyncssh.SSHClientConnection, timeout: float) -> SftpSession:
     """An SFTP session on a connection that is logged in; the connection is its own. Raises FaultError."""
     loop = asyncio.get_running_loop()
     begun = loop.time()
     try:
         async with asyncio.timeout(timeout):
-            session = await SftpSession.begin(connection, login, 0.0)
+            session = await SftpSession.begin(connection)
     except TimeoutError:
         connection.abort()
         raise FaultError(session_fault(Kind.TIMEOUT, f"no SFTP session within {timeout:g} s")) from None

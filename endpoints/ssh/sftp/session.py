@@ -18,7 +18,6 @@ from asyncssh.sftp import start_sftp_client
 from endpoints.gridftp.facts import Entry
 from endpoints.gridftp.faults import Fault, FaultError, FaultScope, Kind, make_fault
 from endpoints.gridftp.listing import Allowance
-from endpoints.gridftp.login import Login
 from endpoints.gridftp.restriction import AllowedPath, not_restricted
 from endpoints.gridftp.streams.digest import ALGORITHMS, Digest
 from endpoints.gridftp.streams.file_streams import OctetBudget, OctetShare
@@ -48,16 +47,14 @@ class SftpSession:
     #: An ssh connection is always encrypted.
     demands_encryption = False
     protected = True
-    eight_bit_clean = True
     algorithms: Sequence[str] = ALGORITHMS
     #: Why an `ssh` endpoint is used by SFTP, a sentence for an event.
     offer = ""
 
-    def __init__(self, connection: asyncssh.SSHClientConnection, login: Login, round_trip: float) -> None:
-        self.login = login
+    def __init__(self, connection: asyncssh.SSHClientConnection) -> None:
         self.home = "/"
         self.places: Mapping[str, str] = {}
-        self.round_trip: float | None = round_trip
+        self.round_trip: float | None = None
         self._connection = connection
         self._channels: list[asyncssh.SFTPClient] = []
         self._opening = asyncio.Lock()
@@ -67,9 +64,9 @@ class SftpSession:
         self._lost = False
 
     @classmethod
-    async def begin(cls, connection: asyncssh.SSHClientConnection, login: Login, round_trip: float) -> Self:
+    async def begin(cls, connection: asyncssh.SSHClientConnection) -> Self:
         """Open the SFTP channel of a connection that is logged in, and learn the account's home."""
-        session = cls(connection, login, round_trip)
+        session = cls(connection)
         try:
             channels = await session._opened(1)
             home = await session._ask(lambda: channels[0].realpath(b"."))

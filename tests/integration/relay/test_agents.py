@@ -80,7 +80,7 @@ def test_a_control_channel_carries_octets_both_ways(relay: RelayServer, laptop: 
     endpoint, identity = laptop
     sent = b"NOOP\r\n" * 100_000
     with agent(relay.service, identity, echo):
-        sock = asyncio.run(dial.open_control(endpoint.pk))
+        sock = asyncio.run(dial.open_control(endpoint.pk)).sock
         with sock:
             sock.settimeout(10)
             sender = threading.Thread(target=send_all, args=(sock, sent))
@@ -111,7 +111,7 @@ def test_a_paused_agent_gets_no_connections_until_it_goes_on(
         assert refusal(endpoint) is Kind.AGENT_PAUSED
         running.tunnel.pause(False)
         eventually(lambda: not present(endpoint).paused)
-        asyncio.run(dial.open_control(endpoint.pk)).close()
+        asyncio.run(dial.open_control(endpoint.pk)).sock.close()
 
 
 def test_a_task_that_waits_for_an_agent_is_due_as_soon_as_it_is_back(

@@ -263,7 +263,7 @@ def test_a_relay_process_that_is_killed_leaves_nobody_connected(
     process = relay_process(environ, log)
     try:
         with agent(ServiceAddress(environ["WAYBILL_PUBLIC_URL"]), laptop[1]) as running:
-            asyncio.run(dial.open_control(laptop[0].pk)).close()
+            asyncio.run(dial.open_control(laptop[0].pk)).sock.close()
             process.send_signal(signal.SIGKILL)
             process.wait(10)
             eventually(lambda: presence.away_since(laptop[0].pk) is not None, seconds=10)
@@ -281,7 +281,7 @@ def test_a_relay_process_that_gets_sigterm_sends_its_agents_away_and_ends(
     process = relay_process(environ, log)
     try:
         with agent(ServiceAddress(environ["WAYBILL_PUBLIC_URL"]), laptop[1]) as running:
-            held = asyncio.run(dial.open_control(laptop[0].pk))
+            held = asyncio.run(dial.open_control(laptop[0].pk)).sock
             process.send_signal(signal.SIGTERM)
             assert process.wait(60) == 0
             held.close()

@@ -55,7 +55,7 @@ def echo(control: socket.socket) -> None:
 def carries(endpoint: Endpoint) -> bool:
     """Whether a megabyte comes back through a control channel."""
     sent = os.urandom(1 << 20)
-    with asyncio.run(dial.open_control(endpoint.pk)) as sock:
+    with asyncio.run(dial.open_control(endpoint.pk)).sock as sock:
         sock.settimeout(20)
         sender = threading.Thread(target=send_all, args=(sock, sent))
         sender.start()

@@ -98,7 +98,7 @@ def leads_to(tree: Tree, path: str, root: str = "/data/share", *, follow: bool =
 
 def test_that_a_path_leads_out_is_told_without_saying_where_to() -> None:
     with pytest.raises(LeadsOutError) as refused:
-        run(lambda: Confinement("/data/share").check(Tree(USUAL, resolves=True), "/data/share/out"))
+        run(lambda: Confinement("/data/share").resolve(Tree(USUAL, resolves=True), "/data/share/out"))
     fault = refused.value.fault
     assert (fault.kind, fault.retryable, fault.scope) == (Kind.PERMISSION_DENIED, False, FaultScope.FILE)
     assert "/" not in str(refused.value)
@@ -243,20 +243,20 @@ def test_folders_are_remembered_for_a_while_and_not_without_end(monkeypatch: pyt
 
     async def scene() -> None:
         kept = Confinement("/s")
-        await kept.check(tree, "/s/0/a")
+        await kept.resolve(tree, "/s/0/a")
         tree.asked.clear()
-        await kept.check(tree, "/s/0/b")
+        await kept.resolve(tree, "/s/0/b")
         assert tree.asked == ["/s/0/b"]
         for number in range(5):
-            await kept.check(tree, f"/s/{number}/a")
+            await kept.resolve(tree, f"/s/{number}/a")
         assert len(kept._known) == 3
         tree.asked.clear()
-        await kept.check(tree, "/s/0/b")
+        await kept.resolve(tree, "/s/0/b")
         assert "/s/0" in tree.asked
         monkeypatch.setattr(confinement, "MAX_AGE", -1.0)
         tree.paths["/s/0"] = "-> ../"
         with pytest.raises(LeadsOutError):
-            await kept.check(tree, "/s/0/b")
+            await kept.resolve(tree, "/s/0/b")
 
     run(scene)
 
@@ -282,7 +282,7 @@ def test_a_lost_connection_is_no_answer_about_a_link() -> None:
     assert make_fault(Kind.CONNECTION_BROKEN, "gone").scope is not FaultScope.FILE
     tree = Lost(USUAL, resolves=True)
     for work in (
-        lambda: Confinement("/data/share").check(tree, "/data/share/in"),
+        lambda: Confinement("/data/share").resolve(tree, "/data/share/in"),
         lambda: Confinement("/data/share").folders(tree, [AllowedPath("/data/share/in/", write=True)]),
     ):
         with pytest.raises(FaultError) as lost:
