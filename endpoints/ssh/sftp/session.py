@@ -203,21 +203,12 @@ class SftpSession:
 
     async def remove(self, entries: Sequence[tuple[str, bool]]) -> Sequence[Fault | None]:
         """Remove each (path, is_directory), pipelined, in this order; None for success."""
-        outcome: list[Fault | None] = []
-        for start in range(0, len(entries), AT_ONCE):
-            window = entries[start : start + AT_ONCE]
-            outcome += await asyncio.gather(*(self._remove(path, folder) for path, folder in window))
-        return outcome
+        return await _in_windows(self._remove, entries)
 
     async def _remove(self, path: str, folder: bool) -> Fault | None:
         encoded = self.encode_path(path)
-        try:
-            await self._ask(lambda: self._client.rmdir(encoded) if folder else self._client.remove(encoded))
-        except FaultError as error:
-            if error.fault.scope is not FaultScope.FILE:
-                raise
-            return await self._known(error.fault, path, Kind.DIRECTORY_NOT_EMPTY if folder else Kind.IS_A_DIRECTORY)
-        return None
+        fault = await self._fault(lambda: self._client.rmdir(encoded) if folder else self._client.remove(encoded))
+        return fault and await self._known(fault, path, Kind.DIRECTORY_NOT_EMPTY if folder else Kind.IS_A_DIRECTORY)
 
     async def remove_unlisted(self, path: str) -> None:
         """SFTP lists everything: a folder that appears empty is empty."""
@@ -246,33 +237,19 @@ class SftpSession:
 
     async def set_modified(self, files: Sequence[tuple[str, datetime]]) -> Sequence[Fault | None]:
         """Set modification times, in whole seconds, pipelined; None for success."""
-        outcome: list[Fault | None] = []
-        for start in range(0, len(files), AT_ONCE):
-            window = files[start : start + AT_ONCE]
-            outcome += await asyncio.gather(*(self._set_modified(path, modified) for path, modified in window))
-        return outcome
+        return await _in_windows(self._set_modified, files)
 
     async def _set_modified(self, path: str, modified: datetime) -> Fault | None:
         encoded, seconds = self.encode_path(path), int(modified.timestamp())
-        try:
-            await self._ask(lambda: self._client.setstat(encoded, asyncssh.SFTPAttrs(atime=seconds, mtime=seconds)))
-        except FaultError as error:
-            if error.fault.scope is not FaultScope.FILE:
-                raise
-            return error.fault
-        return None
+        attrs = asyncssh.SFTPAttrs(atime=seconds, mtime=seconds)
+        return await self._fault(lambda: self._client.setstat(encoded, attrs))
 
     async def make_symlink(self, target: str, path: str) -> None:
         """Create a symlink with this text; an equal one may exist already. Raises FaultError(PATH_EXISTS)."""
         encoded, text = self.encode_path(path), target.encode("utf-8", "surrogateescape")
-        try:
-            await self._ask(lambda: self._client.symlink(text, encoded))
-        except FaultError as error:
-            if error.fault.scope is not FaultScope.FILE:
-                raise
-            there = await self._text_of_link(encoded)
-            if there != text:
-                raise FaultError(await self._known(error.fault, path, Kind.PATH_EXISTS)) from None
+        fault = await self._fault(lambda: self._client.symlink(text, encoded))
+        if fault and await self._text_of_link(encoded) != text:
+            raise FaultError(await self._known(fault, path, Kind.PATH_EXISTS))
 
     async def _text_of_link(self, path: bytes) -> bytes | None:
         try:
@@ -365,6 +342,16 @@ class SftpSession:
             finally:
                 self._under_way -= 1
 
+    async def _fault(self, ask: Callable[[], Awaitable[object]]) -> Fault | None:
+        """The fault of a request that concerns its file only; None for success. Raises FaultError for all others."""
+        try:
+            await self._ask(ask)
+        except FaultError as error:
+            if error.fault.scope is not FaultScope.FILE:
+                raise
+            return error.fault
+        return None
+
     async def _known(self, fault: Fault, path: str, kind: Kind) -> Fault:
         """A plain "Failure" about a path that exists means `kind`; about a folder in place of a file as well."""
         if fault.kind is not Kind.UNKNOWN:
@@ -385,6 +372,16 @@ class SftpSession:
         except FaultError:
             return fault
         return make_fault(Kind.NO_SPACE_LEFT, fault.raw) if space.bavail == 0 or space.favail == 0 else fault
+
+
+async def _in_windows(
+    change: Callable[[str, _T], Awaitable[Fault | None]], items: Sequence[tuple[str, _T]]
+) -> Sequence[Fault | None]:
+    """The outcome of each change, with at most AT_ONCE of them in flight."""
+    outcome: list[Fault | None] = []
+    for start in range(0, len(items), AT_ONCE):
+        outcome += await asyncio.gather(*(change(*item) for item in items[start : start + AT_ONCE]))
+    return outcome
 
 
 def _text(octets: bytes | str) -> str:
