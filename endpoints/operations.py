@@ -13,7 +13,6 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing, nullcontext, suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TypeVar
 
 from django.conf import settings
@@ -61,9 +60,27 @@ class Listing:
 class ListableFolder:
     """A folder that a user may list. path: as Listing.path."""
 
-    endpoint: Endpoint
     path: str
     granted: Access
+
+
+#: The permission that each operation takes.
+_PERMISSIONS = {
+    PausableOperation.LS: Permission.BROWSE,
+    PausableOperation.MKDIR: Permission.WRITE,
+    PausableOperation.RENAME: Permission.WRITE,
+    PausableOperation.SYMLINK: Permission.WRITE,
+    PausableOperation.UPLOAD: Permission.TRANSFER_TO,
+    PausableOperation.DOWNLOAD: Permission.TRANSFER_FROM,
+}
+
+
+def access_for(user: User, ref: str, operation: PausableOperation) -> Access:
+    """The user's access to an endpoint for this operation. Raises the registry's errors, OperationPausedError."""
+    verb = _PERMISSIONS[operation]
+    endpoint = registry.resolve(user, ref, verb)
+    pause_rules.check(user, endpoint, operation)
+    return access.of(user, endpoint, verb)
 
 
 def list_directory(
@@ -101,20 +118,19 @@ def list_directory(
 
 def folder_of(user: User, ref: str, path: str | None) -> ListableFolder:
     """A folder that the user may list now; path None: where the endpoint begins. Raises the errors of this module."""
-    endpoint = registry.resolve(user, ref, Permission.BROWSE)
-    pause_rules.check(user, endpoint, PausableOperation.LS)
-    asked = (path or endpoint.default_directory).rstrip("/") + "/"
-    granted = access.of(user, endpoint, Permission.BROWSE)
+    granted = access_for(user, ref, PausableOperation.LS)
+    asked = (path or granted.endpoint.default_directory).rstrip("/") + "/"
     granted.check(asked, write=False)
-    return ListableFolder(endpoint, asked, granted)
+    return ListableFolder(asked, granted)
 
 
 def described(session: RemoteSession, folder: ListableFolder, resolved: str) -> Listing:
     """The folder as its listing shows it, without entries. resolved: its path on the host."""
+    endpoint = folder.granted.endpoint
     if folder.granted.shared:
-        return Listing(folder.endpoint, folder.path, _from_root(folder.path), ())
+        return Listing(endpoint, folder.path, _from_root(folder.path), ())
     absolute = session.encode_path(resolved.rstrip("/") + "/").decode("utf-8", "surrogateescape")
-    return Listing(folder.endpoint, folder.path, absolute, (), _makes_links(session))
+    return Listing(endpoint, folder.path, absolute, (), _makes_links(session))
 
 
 async def batches(
@@ -174,9 +190,7 @@ async def _must_be_a_folder(session: RemoteSession, path: str) -> None:
 
 def stat(user: User, ref: str, path: str) -> tuple[Endpoint, Entry]:
     """The facts of one file, folder or link."""
-    endpoint = registry.resolve(user, ref, Permission.BROWSE)
-    pause_rules.check(user, endpoint, PausableOperation.LS)
-    granted = access.of(user, endpoint, Permission.BROWSE)
+    granted = access_for(user, ref, PausableOperation.LS)
     granted.check(path, write=False)
 
     async def work(session: RemoteSession, confinement: Confinement, resolved: Sequence[str]) -> Entry:
@@ -188,21 +202,19 @@ def stat(user: User, ref: str, path: str) -> tuple[Endpoint, Entry]:
         target = await confinement.link_target(session, granted.real(path), resolved[0])
         return replace(entry, name=name, link_target=target or entry.link_target)
 
-    return endpoint, _on_session(user, granted, [path], work)
+    return granted.endpoint, _on_session(user, granted, [path], work)
 
 
 def make_directory(user: User, ref: str, path: str) -> Endpoint:
     """Create a folder. Raises FaultError(PATH_EXISTS) when the path exists."""
-    endpoint = registry.resolve(user, ref, Permission.WRITE)
-    pause_rules.check(user, endpoint, PausableOperation.MKDIR)
-    granted = access.of(user, endpoint, Permission.WRITE)
+    granted = access_for(user, ref, PausableOperation.MKDIR)
     granted.check(path, write=True)
 
     async def work(session: RemoteSession, _: Confinement, resolved: Sequence[str]) -> None:
         await session.make_directory(resolved[0])
 
     _on_session(user, granted, [path], work, write=True)
-    return endpoint
+    return granted.endpoint
 
 
 def make_directories(user: User, ref: str, path: str) -> Endpoint:
@@ -237,9 +249,7 @@ def _is_folder(user: User, ref: str, path: str) -> bool:
 
 def rename(user: User, ref: str, old_path: str, new_path: str) -> Endpoint:
     """Rename on one endpoint. Links on a shared endpoint are not moved: a relative link would then lead elsewhere."""
-    endpoint = registry.resolve(user, ref, Permission.WRITE)
-    pause_rules.check(user, endpoint, PausableOperation.RENAME)
-    granted = access.of(user, endpoint, Permission.WRITE)
+    granted = access_for(user, ref, PausableOperation.RENAME)
     for path in (old_path, new_path):
         _may_move(granted, path)
 
@@ -247,7 +257,7 @@ def rename(user: User, ref: str, old_path: str, new_path: str) -> Endpoint:
         await session.rename(*resolved)
 
     _on_session(user, granted, [old_path, new_path], work, write=True, moves=True)
-    return endpoint
+    return granted.endpoint
 
 
 def _may_move(granted: Access, path: str) -> None:
@@ -280,18 +290,17 @@ def make_symlink(user: User, ref: str, target: str, path: str) -> Endpoint:
 
     Raises SymlinkRefusedError on a shared endpoint, FaultError(UNSUPPORTED) when no server creates links.
     """
-    endpoint = registry.resolve(user, ref, Permission.WRITE)
-    pause_rules.check(user, endpoint, PausableOperation.SYMLINK)
-    if endpoint.host_id is not None:
-        raise SymlinkRefusedError(endpoint)
+    granted = access_for(user, ref, PausableOperation.SYMLINK)
+    if granted.shared:
+        raise SymlinkRefusedError(granted.endpoint)
 
     async def work(session: RemoteSession, _: Confinement, __: Sequence[str]) -> None:
         if not _makes_links(session):
             raise FaultError(Fault(Kind.UNSUPPORTED, retryable=False, advice="This endpoint makes no symbolic links."))
         await session.make_symlink(target, path)
 
-    _on_session(user, access.of(user, endpoint, Permission.WRITE), [path], work)
-    return endpoint
+    _on_session(user, granted, [path], work)
+    return granted.endpoint
 
 
 def _makes_links(session: RemoteSession) -> bool:
@@ -325,23 +334,17 @@ def _on_session(
     """
     logins = opening.logins_of(user, granted)
     servers = list(granted.host.servers.all())
-    allows = None if granted.allowed_paths is None else partial(granted.allows, write=write)
 
     async def confined(session: RemoteSession) -> _T:
-        confinement = Confinement(granted.root, allows)
+        confinement = opening.confinement_of(granted, write=write)
         resolved = paths
         if granted.shared:
             resolved = await enter(session, granted, confinement, paths, write=write, moves=moves)
         return await work(session, confinement, resolved)
 
-    with nullcontext() if slot else concurrency_limits.request_slot(user.pk, concurrency_limits.OPERATIONS):
-        try:
-            return asyncio.run(_run(servers, logins, confined))
-        except FaultError as error:
-            if granted.shared and user.pk != granted.actor_id:
-                # The server's own text contains its paths.
-                error.fault = replace(error.fault, raw="")
-            raise
+    own_slot = nullcontext() if slot else concurrency_limits.request_slot(user.pk, concurrency_limits.OPERATIONS)
+    with own_slot, opening.host_paths_hidden(user, granted):
+        return asyncio.run(opening.within(settings.OPERATION_SECONDS, _run(servers, logins, confined)))
 
 
 async def enter(
@@ -351,7 +354,7 @@ async def enter(
     paths: Sequence[str],
     *,
     write: bool,
-    moves: bool,
+    moves: bool = False,
 ) -> list[str]:
     """Confine the session to the shared folder; returns the paths on the host. Raises FaultError, LeadsOutError.
 
@@ -368,14 +371,8 @@ async def enter(
 
 
 async def _run(servers: Sequence[Server], logins: Logins, work: Callable[[RemoteSession], Awaitable[_T]]) -> _T:
+    session = await opening.open_session(servers, logins)
     try:
-        # Less than the timeout of clients and reverse proxies (60 s for the Transfer API's own).
-        async with asyncio.timeout(settings.OPERATION_SECONDS):
-            session = await opening.open_session(servers, logins)
-            try:
-                return await work(session)
-            finally:
-                await session.close()
-    except TimeoutError:
-        raw = f"the endpoint did not finish within {settings.OPERATION_SECONDS:g} s"
-        raise FaultError(make_fault(Kind.TIMEOUT, raw)) from None
+        return await work(session)
+    finally:
+        await session.close()

@@ -8,13 +8,11 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass
 
-from endpoints import concurrency_limits, pause_rules, registry
+from endpoints import concurrency_limits, operations
 from endpoints.gridftp.client import GridFTPSession
 from endpoints.gridftp.facts import Entry
 from endpoints.gridftp.faults import FaultError, Kind, make_fault
 from endpoints.pause_rules import PausableOperation
-from endpoints.permissions import Permission
-from endpoints.sharing import access
 from identity.models import User
 
 from .sessions import FileSession
@@ -40,9 +38,7 @@ class DestinationStatus:
 
 def look(user: User, ref: str, path: str) -> DestinationStatus:
     """The state of a folder as the destination of a transfer. Raises FaultError where it is no folder."""
-    endpoint = registry.resolve(user, ref, Permission.TRANSFER_TO)
-    pause_rules.check(user, endpoint, PausableOperation.UPLOAD)
-    granted = access.of(user, endpoint, Permission.TRANSFER_TO)
+    granted = operations.access_for(user, ref, PausableOperation.UPLOAD)
     folder = path.rstrip("/") + "/"
     granted.check(folder, write=True)
     limits = (concurrency_limits.OPERATIONS,)

@@ -13,16 +13,14 @@ from dataclasses import replace
 
 from django.conf import settings
 
-from endpoints import pause_rules, registry
+from endpoints import operations
 from endpoints.errors import FileTooLargeError, NoFileError
 from endpoints.gridftp.connection import STALL_TIMEOUT
 from endpoints.gridftp.facts import Entry
 from endpoints.gridftp.faults import FaultError, Kind, make_fault
 from endpoints.gridftp.streams.file_streams import FileReader, OctetBudget
 from endpoints.pause_rules import PausableOperation
-from endpoints.permissions import Permission
 from endpoints.sessions.remote import open_reader
-from endpoints.sharing import access
 from identity.models import User
 
 from .sessions import Closable, FileSession
@@ -81,9 +79,7 @@ class Download(Closable):
 
 def open_file(user: User, ref: str, path: str) -> Download:
     """The file at this path. Symbolic links are followed, on a share within its folder only."""
-    endpoint = registry.resolve(user, ref, Permission.TRANSFER_FROM)
-    pause_rules.check(user, endpoint, PausableOperation.DOWNLOAD)
-    granted = access.of(user, endpoint, Permission.TRANSFER_FROM)
+    granted = operations.access_for(user, ref, PausableOperation.DOWNLOAD)
     granted.check(path, write=False)
     if path.endswith("/"):
         raise NoFileError(path)

@@ -16,14 +16,14 @@ from endpoints.gridftp.facts import Entry
 from endpoints.listing_limits import ListingAllowance
 from identity.models import User
 
-from .sessions import FileSession
+from .sessions import Closable, FileSession
 
 
-class ListingStream:
+class ListingStream(Closable):
     """A folder whose entries come in batches of some hundreds, in the order of the server.
 
     `folder`: its facts, without entries. A slow client slows the server down: little is in memory. `close` must be
-    called.
+    called, also before the end.
     """
 
     def __init__(self, user: User, ref: str, path: str | None) -> None:
@@ -49,10 +49,6 @@ class ListingStream:
         while batch:
             yield batch
             batch = self._next()
-
-    def close(self) -> None:
-        """Also before the end. May be called repeatedly."""
-        self._opened.close()
 
     def __del__(self) -> None:
         """Release the slot of an answer that was never started, so that nobody closed it."""

@@ -5,18 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from typing import Any, Self, TypeVar
 
 from django.conf import settings
 
 from endpoints import concurrency_limits, operations
 from endpoints.concurrency_limits import ConcurrencyLimit
-from endpoints.gridftp.faults import FaultError, Kind, make_fault
 from endpoints.sessions import opening
 from endpoints.sessions.remote import RemoteSession
 from endpoints.sharing.access import Access
-from endpoints.sharing.confinement import Confinement
 from identity.models import User
 
 _T = TypeVar("_T")
@@ -54,7 +51,7 @@ class FileSession(Closable):
         limits: Sequence[ConcurrencyLimit] = (concurrency_limits.FILES, concurrency_limits.OPERATIONS),
     ) -> None:
         self.granted = granted
-        self.confinement = Confinement(granted.root, None)
+        self.confinement = opening.confinement_of(granted, write=write)
         self._user = user
         with ExitStack() as opened:
             #: The last one counts the memory of the request.
@@ -65,7 +62,10 @@ class FileSession(Closable):
             self.session: RemoteSession = self.run(opening.open_session(servers, logins))
             opened.callback(self._close_session)
             #: The path on the host's server.
-            self.path = self.run(self._enter(path, write=write)) if granted.shared else path
+            self.path = path
+            if granted.shared:
+                entering = operations.enter(self.session, granted, self.confinement, [path], write=write)
+                [self.path] = self.run(entering)
             self._opened = opened.pop_all()
 
     @property
@@ -75,30 +75,8 @@ class FileSession(Closable):
 
     def run(self, work: Coroutine[Any, Any, _T], seconds: float | None = None) -> _T:
         """seconds: by default those of an operation."""
-        try:
-            return self._runner.run(_within(work, seconds or settings.OPERATION_SECONDS))
-        except FaultError as error:
-            if self.granted.shared and self._user.pk != self.granted.actor_id:
-                # The server's own text contains its paths.
-                error.fault = replace(error.fault, raw="")
-            raise
-
-    async def _enter(self, path: str, *, write: bool) -> str:
-        granted = self.granted
-        allows = None
-        if granted.allowed_paths is not None:
-            allows = lambda inner: granted.allows(inner, write=write)  # noqa: E731
-        self.confinement = Confinement(granted.root, allows)
-        resolved = await operations.enter(self.session, granted, self.confinement, [path], write=write, moves=False)
-        return resolved[0]
+        with opening.host_paths_hidden(self._user, self.granted):
+            return self._runner.run(opening.within(seconds or settings.OPERATION_SECONDS, work))
 
     def _close_session(self) -> None:
         self._runner.run(self.session.close())
-
-
-async def _within(work: Coroutine[Any, Any, _T], seconds: float) -> _T:
-    try:
-        async with asyncio.timeout(seconds):
-            return await work
-    except TimeoutError:
-        raise FaultError(make_fault(Kind.TIMEOUT, f"the endpoint did not finish within {seconds:g} s")) from None

@@ -19,15 +19,12 @@ from django.conf import settings
 from django.core.cache import cache
 from redis.exceptions import RedisError
 
-from endpoints import pause_rules, registry
+from endpoints import operations
 from endpoints.errors import FileTooLargeError, TargetExistsError, UploadOffsetError
 from endpoints.gridftp.faults import FaultError, Kind, make_fault
 from endpoints.gridftp.streams.file_streams import OctetBudget
-from endpoints.models import Endpoint
 from endpoints.pause_rules import PausableOperation
-from endpoints.permissions import Permission
 from endpoints.sessions.remote import open_writer
-from endpoints.sharing import access
 from identity.models import User
 
 from .downloads import AHEAD, PAUSE, SLOWEST
@@ -63,14 +60,12 @@ class Upload:
 
     def __init__(self, user: User, ref: str, path: str, upload_id: str = "") -> None:
         self._user = user
-        self.endpoint: Endpoint = registry.resolve(user, ref, Permission.TRANSFER_TO)
-        pause_rules.check(user, self.endpoint, PausableOperation.UPLOAD)
-        self._granted = access.of(user, self.endpoint, Permission.TRANSFER_TO)
+        self._granted = operations.access_for(user, ref, PausableOperation.UPLOAD)
         folder, _, self._name = path.rpartition("/")
         self._folder = folder + "/"
         self._granted.check(self._folder, write=True)
         self.path = path
-        words = "\0".join((str(user.pk), str(self.endpoint.pk), path, upload_id))
+        words = "\0".join((str(user.pk), str(self._granted.endpoint.pk), path, upload_id))
         self._digest = hashlib.sha256(words.encode("utf-8", "surrogateescape")).hexdigest()[:32]
         self._place = f"upload:{user.pk}:{int(self._digest, 16) % PLACES}"
         self._mark = f"{self._place}:discarded"

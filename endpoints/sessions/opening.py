@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
+from typing import TypeVar
 
 from django.conf import settings
 
@@ -14,13 +17,16 @@ from endpoints.addresses import gate
 from endpoints.connect.login import AGENT_PORT
 from endpoints.errors import NotActivatedError
 from endpoints.gridftp.client import LIST_FACTS, GridFTPSession
-from endpoints.gridftp.faults import Fault, FaultError, FaultScope, Kind
+from endpoints.gridftp.faults import Fault, FaultError, FaultScope, Kind, make_fault
 from endpoints.models import Server
 from endpoints.sharing.access import Access
+from endpoints.sharing.confinement import Confinement
 from identity.models import User
 
 from . import remote
 from .remote import RemoteSession
+
+_T = TypeVar("_T")
 
 
 def logins_of(user: User, granted: Access) -> Logins:
@@ -56,3 +62,32 @@ async def open_session(servers: Sequence[Server], logins: Logins) -> RemoteSessi
             except FaultError as error:
                 last = error
     raise FaultError(replace(last.fault, scope=FaultScope.ENDPOINT))
+
+
+def confinement_of(granted: Access, *, write: bool) -> Confinement:
+    """The confinement of one session to what the user may access."""
+    allows = None if granted.allowed_paths is None else partial(granted.allows, write=write)
+    return Confinement(granted.root, allows)
+
+
+@contextmanager
+def host_paths_hidden(user: User, granted: Access) -> Iterator[None]:
+    """Remove the server's own text, which contains its paths, from faults for users who may see only the share."""
+    try:
+        yield
+    except FaultError as error:
+        if granted.shared and user.pk != granted.actor_id:
+            error.fault = replace(error.fault, raw="")
+        raise
+
+
+async def within(seconds: float, work: Awaitable[_T]) -> _T:
+    """The result of the work. Raises FaultError where the endpoint takes longer.
+
+    By default it has less than the timeout of clients and reverse proxies (60 s for the Transfer API's own).
+    """
+    try:
+        async with asyncio.timeout(seconds):
+            return await work
+    except TimeoutError:
+        raise FaultError(make_fault(Kind.TIMEOUT, f"the endpoint did not finish within {seconds:g} s")) from None
