@@ -11,7 +11,6 @@ import threading
 import time
 import uuid
 from collections import Counter
-from types import TracebackType
 from typing import NamedTuple, Self
 
 from .errors import TooManyWaitingError
@@ -74,7 +73,10 @@ cpu_lock = CpuLock()
 
 
 class RequestSlot:
-    """The slot of one waiting request, taken when it is created; `leave` releases the slot and its memory."""
+    """The slot of one waiting request, taken when it is created, for a `with` block or until `leave`.
+
+    `leave` releases the slot and its memory.
+    """
 
     def __init__(self, user_id: uuid.UUID, limit: ConcurrencyLimit) -> None:
         """Raises TooManyWaitingError at once when no slot is free."""
@@ -107,13 +109,8 @@ class RequestSlot:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.leave()
-
-
-def request_slot(user_id: uuid.UUID, limit: ConcurrencyLimit) -> RequestSlot:
-    """A slot for a `with` block, or until `leave`. Raises TooManyWaitingError at once when none is free."""
-    return RequestSlot(user_id, limit)
 
 
 def _take(counter: Counter[uuid.UUID], user_id: uuid.UUID, number: int, limit: ConcurrencyLimit) -> None:

@@ -98,7 +98,7 @@ def list_directory(
     Raises TooManyWaitingError when listings hold too much memory, and the errors of this module.
     """
     if slot is None:
-        with concurrency_limits.request_slot(user.pk, concurrency_limits.OPERATIONS) as slot:
+        with concurrency_limits.RequestSlot(user.pk, concurrency_limits.OPERATIONS) as slot:
             return list_directory(user, ref, path, limit=limit, slot=slot, around=around)
     folder = folder_of(user, ref, path)
     granted = folder.granted
@@ -342,7 +342,7 @@ def _on_session(
             resolved = await enter(session, granted, confinement, paths, write=write, moves=moves)
         return await work(session, confinement, resolved)
 
-    own_slot = nullcontext() if slot else concurrency_limits.request_slot(user.pk, concurrency_limits.OPERATIONS)
+    own_slot = nullcontext() if slot else concurrency_limits.RequestSlot(user.pk, concurrency_limits.OPERATIONS)
     with own_slot, opening.host_paths_hidden(user, granted):
         return asyncio.run(opening.within(settings.OPERATION_SECONDS, _run(servers, logins, confined)))
 

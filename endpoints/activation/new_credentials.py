@@ -147,7 +147,7 @@ def _by_myproxy(user: User, endpoint: Endpoint, filled: FilledForm, now: datetim
         raise RequirementError("myproxy.hostname", "This is not a host name, with or without :port.") from None
     shared = joined(host, port) == endpoint.myproxy_server
     subject = filled["server_dn"] or (endpoint.myproxy_dn if shared else "")
-    with concurrency_limits.request_slot(user.pk, concurrency_limits.ACTIVATIONS):
+    with concurrency_limits.RequestSlot(user.pk, concurrency_limits.ACTIVATIONS):
         credential = myproxy.logon(
             _addresses(host, port), port, server_name=host, username=filled["username"],
             passphrase=filled["passphrase"], lifetime=lifetime, trust=activation.trust(), subject=subject,
@@ -194,7 +194,7 @@ def _authorization(user: User, endpoint: Endpoint) -> Mapping[str, str | None]:
     """Empty when the server cannot be reached: the other forms remain usable."""
     try:
         server = oauth.parse_server(endpoint.oauth_server)
-        with concurrency_limits.request_slot(user.pk, concurrency_limits.ACTIVATIONS):
+        with concurrency_limits.RequestSlot(user.pk, concurrency_limits.ACTIVATIONS):
             begun = oauth.begin(
                 server, _addresses(server.host, server.port), client_for(server),
                 redirect_uri=f"{settings.PUBLIC_URL}/oauth/callback", trust=activation.trust(),
@@ -215,7 +215,7 @@ def _by_oauth(user: User, endpoint: Endpoint, filled: FilledForm, now: datetime)
     state = answer.state or filled["state"]
     if not state:
         raise RequirementError("oauth.state", "This is missing: give what came with the authorization_url.")
-    with concurrency_limits.request_slot(user.pk, concurrency_limits.ACTIVATIONS):
+    with concurrency_limits.RequestSlot(user.pk, concurrency_limits.ACTIVATIONS):
         pending = vault.take_pending(user, _AUTHORIZATION, bound_to, token=state, now=now)
         if pending is None:
             raise DelegationUnknownError(

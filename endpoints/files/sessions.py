@@ -55,7 +55,7 @@ class FileSession(Closable):
         self._user = user
         with ExitStack() as opened:
             #: The last one counts the memory of the request.
-            self.slot = [opened.enter_context(concurrency_limits.request_slot(user.pk, one)) for one in limits][-1]
+            self.slot = [opened.enter_context(concurrency_limits.RequestSlot(user.pk, one)) for one in limits][-1]
             logins = opening.logins_of(user, granted)
             servers = list(granted.host.servers.all())
             self._runner = opened.enter_context(asyncio.Runner())

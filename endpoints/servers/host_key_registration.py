@@ -36,7 +36,7 @@ def pinned(user: User, spec: ServerSpec, jump_host: Endpoint | None) -> ServerSp
         _require_jump_schemes({spec.scheme})
     if spec.scheme not in ("ssh", "sftp", "ftpes") or spec.subject:
         return spec
-    with concurrency_limits.request_slot(user.pk, concurrency_limits.OPERATIONS):
+    with concurrency_limits.RequestSlot(user.pk, concurrency_limits.OPERATIONS):
         try:
             return replace(spec, subject=asyncio.run(_read(user, spec, jump_host)), confirmed=False)
         except (FaultError, NotActivatedError, VaultError) as error:

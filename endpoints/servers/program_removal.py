@@ -36,5 +36,5 @@ def remove_programs(user: User, ref: str) -> tuple[Endpoint, bool]:
             gone = await remove_program(login, host, server.port) and gone
         return gone
 
-    with concurrency_limits.request_slot(user.pk, concurrency_limits.OPERATIONS):
+    with concurrency_limits.RequestSlot(user.pk, concurrency_limits.OPERATIONS):
         return endpoint, asyncio.run(remove())

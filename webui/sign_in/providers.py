@@ -101,7 +101,7 @@ def callback(request: HttpRequest, name: str) -> HttpResponse:
 def waiting_slot(request: HttpRequest) -> RequestSlot:
     """For a request to a server that may be slow, one of few of the client's network. Raises TooManyWaitingError."""
     place = uuid.uuid5(uuid.NAMESPACE_OID, network_of(address_of(request)))
-    return concurrency_limits.request_slot(place, concurrency_limits.SIGN_INS)
+    return concurrency_limits.RequestSlot(place, concurrency_limits.SIGN_INS)
 
 
 def record_refusal(request: HttpRequest, error: CategorizedError, vouches: str) -> None:

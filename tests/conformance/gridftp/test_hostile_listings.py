@@ -184,7 +184,7 @@ def test_a_listing_waits_its_turn_where_others_hold_the_memory(
 ) -> None:
     api = ls(whole(lambda number: f"{number:0200}", 1000))
     monkeypatch.setattr(concurrency_limits, "MEMORY", concurrency_limits.ConcurrencyLimit(1_000_000, 1_200_000))
-    with concurrency_limits.request_slot(uuid.uuid4(), concurrency_limits.OPERATIONS) as other:
+    with concurrency_limits.RequestSlot(uuid.uuid4(), concurrency_limits.OPERATIONS) as other:
         other.reserve(900_000)
         assert_error(api.get(LS, path="/"), 429, "ClientError.TooManyRequests")
     assert api.get(LS, path="/").body["total"] == 1000

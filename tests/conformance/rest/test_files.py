@@ -13,7 +13,7 @@ from django.http import StreamingHttpResponse
 from django.test import Client
 
 from endpoints import concurrency_limits, pause_rules
-from endpoints.concurrency_limits import FILES, request_slot
+from endpoints.concurrency_limits import FILES, RequestSlot
 from endpoints.files import uploads
 from identity import tokens
 from identity.models import User
@@ -165,7 +165,7 @@ def test_no_more_passes_than_the_operator_allows(files: Files, settings: Any) ->
 
 
 def test_a_user_reads_two_files_at_a_time(files: Files, alice: User) -> None:
-    with request_slot(alice.pk, FILES), request_slot(alice.pk, FILES):
+    with RequestSlot(alice.pk, FILES), RequestSlot(alice.pk, FILES):
         answer = files.get("file")
         assert_error(answer, 429)
         assert answer.headers["Retry-After"]

@@ -101,7 +101,7 @@ def _list(
 
 def _opened(user: User, endpoint: str, path: str | None, kept: ExitStack, pattern: str, *, around: bool) -> Listing:
     """The listing. The slot that counts its memory is left with `kept`."""
-    slot = concurrency_limits.request_slot(user.pk, concurrency_limits.OPERATIONS)
+    slot = concurrency_limits.RequestSlot(user.pk, concurrency_limits.OPERATIONS)
     try:
         found = operations.list_directory(user, endpoint, path, slot=slot, around=around)
     except BaseException as error:

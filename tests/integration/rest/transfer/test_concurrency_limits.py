@@ -23,7 +23,7 @@ def test_a_user_whose_servers_hang_waits_alone(alice: User, bob: User, gsi: Endp
     registry.update(alice, "gsi", {"public": True, "oauth_server": "https://127.0.0.1/oauth2"})
     with contextlib.ExitStack() as stack:
         for _ in range(concurrency_limits.ACTIVATIONS.per_user):
-            stack.enter_context(concurrency_limits.request_slot(alice.pk, concurrency_limits.ACTIVATIONS))
+            stack.enter_context(concurrency_limits.RequestSlot(alice.pk, concurrency_limits.ACTIVATIONS))
         refused = activate(Api(alice), "gsi", "myproxy", **_MYPROXY)
         assert_error(refused, 429, "ClientError.TooManyRequests")
         assert int(refused.headers["Retry-After"]) > 0
@@ -39,7 +39,7 @@ def test_listings_side_by_side_have_a_bound_too(alice: User, bob: User, ep1: End
     registry.update(alice, "ep1", {"public": True})
     with contextlib.ExitStack() as stack:
         for _ in range(concurrency_limits.OPERATIONS.per_user):
-            stack.enter_context(concurrency_limits.request_slot(alice.pk, concurrency_limits.OPERATIONS))
+            stack.enter_context(concurrency_limits.RequestSlot(alice.pk, concurrency_limits.OPERATIONS))
         assert_error(Api(alice).get("/operation/endpoint/ep1/ls", path="/"), 429, "ClientError.TooManyRequests")
         assert Api(bob).get("/operation/endpoint/alice%23ep1/ls", path="/").status == 502
     assert Api(alice).get("/operation/endpoint/ep1/ls", path="/").status == 502
@@ -49,9 +49,9 @@ def test_listings_side_by_side_have_a_bound_too(alice: User, bob: User, ep1: End
 def test_all_users_together_leave_some_threads_to_others(share: concurrency_limits.ConcurrencyLimit) -> None:
     with contextlib.ExitStack() as stack:
         for _ in range(share.total):
-            stack.enter_context(concurrency_limits.request_slot(uuid.uuid4(), share))
-        with pytest.raises(TooManyWaitingError), concurrency_limits.request_slot(uuid.uuid4(), share):
+            stack.enter_context(concurrency_limits.RequestSlot(uuid.uuid4(), share))
+        with pytest.raises(TooManyWaitingError), concurrency_limits.RequestSlot(uuid.uuid4(), share):
             pass
-    with pytest.raises(OSError, match="an error in between"), concurrency_limits.request_slot(uuid.uuid4(), share):
+    with pytest.raises(OSError, match="an error in between"), concurrency_limits.RequestSlot(uuid.uuid4(), share):
         raise OSError("an error in between")
     assert not concurrency_limits._waiting

@@ -87,7 +87,7 @@ class Ls(View):
         path = query_path(request)
         with ExitStack() as until_refused:
             slot = until_refused.enter_context(
-                concurrency_limits.request_slot(self.user.pk, concurrency_limits.OPERATIONS)
+                concurrency_limits.RequestSlot(self.user.pk, concurrency_limits.OPERATIONS)
             )
             with refused(self.user, endpoint, "DirListingFailed"):
                 found = operations.list_directory(self.user, endpoint, path, slot=slot)
