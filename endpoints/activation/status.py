@@ -154,6 +154,11 @@ def _best(wants: Need, bound: Sequence[str], held: Sequence[CredentialInfo]) -> 
 
 
 class _Maker(Protocol):
+    """The login for one server, by its registered name (not an address), against which its certificate is checked.
+
+    subject: `Server.subject`, the expected certificate subject if it differs from the name.
+    """
+
     def __call__(self, hostname: str, port: int, subject: str) -> Login: ...
 
 
@@ -162,7 +167,7 @@ class Logins:
     """Creates a user's logins for the servers of one endpoint. Contains a credential: keep it no longer than needed."""
 
     credential: CredentialInfo | None
-    make: _Maker = field(repr=False)
+    at: _Maker = field(repr=False)
     #: No connection of ours goes to the server's address.
     through_jump_host: bool = False
     #: The login to the agent of a personal endpoint, which has no servers.
@@ -171,13 +176,6 @@ class Logins:
     @property
     def expires_at(self) -> datetime | None:
         return self.credential.expires_at if self.credential else None
-
-    def at(self, hostname: str, port: int, subject: str = "") -> Login:
-        """The login for one server, by its registered name (not an address), against which its certificate is checked.
-
-        subject: `Server.subject`, the expected certificate subject if it differs from the name.
-        """
-        return self.make(hostname, port, subject)
 
 
 @sensitive_variables()
@@ -188,7 +186,7 @@ def logins(user_id: uuid.UUID, endpoint: Endpoint, now: datetime | None = None) 
         if not found.need.required:
             return Logins(
                 None,
-                _over_tls(endpoint) if is_over_tls(endpoint) else _anonymous,
+                _over_tls(endpoint) if is_over_tls(endpoint) else lambda hostname, port, subject: ANONYMOUS,
                 agent=AgentLogin(str(endpoint.pk), str(endpoint.owner_id)) if endpoint.personal else None,
             )
         raise NotActivatedError(endpoint, why_not_active(endpoint))
@@ -199,10 +197,12 @@ def logins(user_id: uuid.UUID, endpoint: Endpoint, now: datetime | None = None) 
         make = _over_tls(endpoint, *unpack_ssh(secret)) if is_over_tls(endpoint) else _with_password(secret)
         return Logins(found.credential, make)
     schemes = {server.scheme for server in endpoint.servers.all()}
+    if schemes == {"sftp"}:
+        return Logins(found.credential, _with_account(endpoint, secret, None, sftp=True))
     if schemes == {"ssh"}:
         through = jump(user_id, endpoint.jump_host, now)
-        return Logins(found.credential, _with_account(endpoint, secret, through), through is not None)
-    return Logins(found.credential, (_with_sftp if schemes == {"sftp"} else _with_sshftp)(endpoint, secret))
+        return Logins(found.credential, _with_account(endpoint, secret, through, sftp=False), through is not None)
+    return Logins(found.credential, _with_sshftp(secret))
 
 
 @sensitive_variables()
@@ -268,10 +268,6 @@ def unpack_ssh(secret: bytes) -> tuple[str, bytes]:
     return username.decode(), private_key
 
 
-def _anonymous(hostname: str, port: int, subject: str) -> Login:
-    return ANONYMOUS
-
-
 @sensitive_variables()
 def _with_proxy(secret: bytes) -> _Maker:
     credential, folder = X509Credential.parse(secret), trust()
@@ -283,43 +279,28 @@ def _with_proxy(secret: bytes) -> _Maker:
 
 
 @sensitive_variables()
-def _with_account(endpoint: Endpoint, secret: bytes, jump_host: JumpHost | None) -> _Maker:
+def _with_account(endpoint: Endpoint, secret: bytes, jump_host: JumpHost | None, *, sftp: bool) -> _Maker:
+    """sftp: by SFTP only; else by what the account offers."""
     from endpoints.ssh.accounts.account_login import AccountLogin
-    from endpoints.ssh.connection import SshAccount
-
-    username, private_key = unpack_ssh(secret)
-
-    def make(hostname: str, port: int, subject: str) -> Login:
-        note = functools.partial(note_host_key, endpoint.pk, hostname, port)
-        return AccountLogin(SshAccount(username, private_key, subject), jump_host, endpoint.data_ports, note)
-
-    return make
-
-
-@sensitive_variables()
-def _with_sftp(endpoint: Endpoint, secret: bytes) -> _Maker:
     from endpoints.ssh.connection import SshAccount
     from endpoints.ssh.sftp.login import SftpLogin
 
     username, private_key = unpack_ssh(secret)
 
     def make(hostname: str, port: int, subject: str) -> Login:
+        account = SshAccount(username, private_key, subject)
         note = functools.partial(note_host_key, endpoint.pk, hostname, port)
-        return SftpLogin(SshAccount(username, private_key, subject), note)
+        return SftpLogin(account, note) if sftp else AccountLogin(account, jump_host, endpoint.data_ports, note)
 
     return make
 
 
 @sensitive_variables()
-def _with_sshftp(endpoint: Endpoint, secret: bytes) -> _Maker:
+def _with_sshftp(secret: bytes) -> _Maker:
     from endpoints.ssh.sshftp_login import SshLogin
 
     username, private_key = unpack_ssh(secret)
-
-    def make(hostname: str, port: int, subject: str) -> Login:
-        return SshLogin(username, private_key, subject)
-
-    return make
+    return lambda hostname, port, subject: SshLogin(username, private_key, subject)
 
 
 def is_over_tls(endpoint: Endpoint) -> bool:
@@ -341,8 +322,4 @@ def _over_tls(
 @sensitive_variables()
 def _with_password(secret: bytes) -> _Maker:
     username, password = unpack_ssh(secret)
-
-    def make(hostname: str, port: int, subject: str) -> Login:
-        return PasswordLogin(username, password)
-
-    return make
+    return lambda hostname, port, subject: PasswordLogin(username, password)

@@ -63,11 +63,11 @@ def test_a_user_may_give_a_name_and_a_password_for_an_ftp_server(api: Api, alice
     answer = activate(api, "ep1", "password", username="alice", password="secret of alice")
     assert (answer.status, answer.code) == (200, "Activated.PasswordCredential")
     assert requirements_of(api, "ep1")["activated"]
-    login = activation.logins(alice.pk, ep1).at("dtn", 21)
+    login = activation.logins(alice.pk, ep1).at("dtn", 21, "")
     assert (login.user, login.password) == (b"alice", b"secret of alice")
     assert "secret of alice" not in f"{login!r} {login.key} {answer.body}"
     assert api.post("/endpoint/ep1/deactivate", {}).code == "Deactivated"
-    assert activation.logins(alice.pk, ep1).at("dtn", 21).user == b"anonymous"
+    assert activation.logins(alice.pk, ep1).at("dtn", 21, "").user == b"anonymous"
 
 
 def test_an_operator_may_refuse_passwords_that_travel_in_clear(api: Api, ep1: Endpoint, settings: Any) -> None:
@@ -140,7 +140,7 @@ def test_the_login_of_an_activated_endpoint_has_the_users_credential(
     assert login.credential.to_pem() == proxy.to_pem()
     assert (login.host_name, login.subject) == ("gsi.example.org", "/CN=host")
     assert not login.delegate
-    assert found.at("trusted.EXAMPLE.org", 2811).delegate  # type: ignore[attr-defined]
+    assert found.at("trusted.EXAMPLE.org", 2811, "").delegate  # type: ignore[attr-defined]
     # Any account on that host could run a server with a certificate of its own, and register that one's subject.
     assert not found.at("trusted.example.org", 5000, "/O=Grid/CN=Mallory").delegate  # type: ignore[attr-defined]
     assert "PRIVATE" not in repr(found)
@@ -209,7 +209,7 @@ def test_a_proxy_is_delegated_by_a_signing_request(
     assert request.public_key() == load_pem_public_key(key.encode())
     answer = api.post("/endpoint/gsi/activate", filled(wanted, "delegate_proxy", proxy_chain=signed(wanted, alices)))
     assert (answer.status, answer.code) == (200, "Activated.ClientProxyCredential")
-    login = activation.logins(alice.pk, gsi).at("gsi.example.org", 2811)
+    login = activation.logins(alice.pk, gsi).at("gsi.example.org", 2811, "")
     assert isinstance(login, GsiLogin)
     assert login.credential.identity == alices.subject
     assert login.credential.key.public_key() == request.public_key()
