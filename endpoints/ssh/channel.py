@@ -130,7 +130,7 @@ class CommandBridge(threading.Thread):
         except Exception as error:
             # While copying, the end of the socket pair is the signal; before that, the caller waits for `report`.
             if theirs is None:
-                self._report(BridgeFailedError(Failure.BROKEN, _text(error)))
+                self._report(BridgeFailedError(Failure.BROKEN, error_text(error)))
         finally:
             if theirs:
                 theirs.close()
@@ -217,10 +217,10 @@ def _start(transport: paramiko.Transport, options: BridgeOptions) -> paramiko.Ch
         shown = transport.get_remote_server_key()
     except paramiko.SSHException as error:
         # paramiko's error contains the greeting of a server of another protocol: leave it out.
-        text = _text(error) if transport.remote_version else "no ssh version was sent"
+        text = error_text(error) if transport.remote_version else "no ssh version was sent"
         raise BridgeFailedError(Failure.NO_SSH, text) from None
     except (EOFError, OSError) as error:
-        raise BridgeFailedError(Failure.BROKEN, _text(error)) from None
+        raise BridgeFailedError(Failure.BROKEN, error_text(error)) from None
     fingerprint = fingerprint_of(shown.asbytes())
     if not options.accept(fingerprint):
         raise BridgeFailedError(Failure.HOST_KEY, "", fingerprint, _family(shown.get_name()))
@@ -232,7 +232,7 @@ def _start(transport: paramiko.Transport, options: BridgeOptions) -> paramiko.Ch
         channel.exec_command(options.command)
     except (paramiko.SSHException, EOFError, OSError) as error:
         refused = isinstance(error, paramiko.SSHException) and transport.is_active()
-        raise BridgeFailedError(Failure.NO_COMMAND if refused else Failure.BROKEN, _text(error)) from None
+        raise BridgeFailedError(Failure.NO_COMMAND if refused else Failure.BROKEN, error_text(error)) from None
     return channel
 
 
@@ -243,7 +243,7 @@ def _log_in(transport: paramiko.Transport, options: BridgeOptions) -> None:
     except (paramiko.SSHException, EOFError, OSError) as error:
         # A closed connection does not mean that the key was refused.
         refused = isinstance(error, paramiko.AuthenticationException) and transport.is_active()
-        raise BridgeFailedError(Failure.REFUSED if refused else Failure.BROKEN, _text(error)) from None
+        raise BridgeFailedError(Failure.REFUSED if refused else Failure.BROKEN, error_text(error)) from None
     if more:
         raise BridgeFailedError(Failure.REFUSED, f"the server also requires {', '.join(more)}")
 
@@ -261,7 +261,3 @@ def _private_key(pem: bytes) -> paramiko.PKey:
 
 def _family(algorithm: str) -> str:
     return next((family for family in FAMILIES if family in algorithm), "")
-
-
-def _text(error: Exception) -> str:
-    return error_text(error)

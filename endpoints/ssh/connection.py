@@ -19,8 +19,8 @@ from endpoints.gridftp.faults import Fault, FaultError, FaultScope, Kind, make_f
 from identity.gsi.printable import error_text
 
 from .channel import FAMILIES
-from .keys import SshUserNameError, check_username, fingerprint_of, parse_ssh_key, valid_fingerprint
-from .sshftp_login import forget_family, known_families, remember_family
+from .keys import fingerprint_of, parse_ssh_key, valid_fingerprint
+from .sshftp_login import KEY_REFUSED, NO_SSH, bounded_login, forget_family, known_families, remember_family
 
 #: Seconds between two messages that keep a connection through firewalls, and how many may stay unanswered.
 KEEPALIVE_SECONDS = 30
@@ -84,26 +84,14 @@ async def connect(
     The connection closes a jump host's connection with its own end.
     """
     try:
-        return await _connect_in_time(host, port, account, timeout, jump)
+        async with bounded_login(account.username, timeout):
+            if jump is None:
+                return await _log_in(host, port, account, None)
+            return await _through(jump, host, port, account)
     except HostKeyError as error:
         if note_host_key and error.host_key == account.host_key:
             await asyncio.to_thread(note_host_key, error.shown)
         raise
-
-
-async def _connect_in_time(
-    host: str, port: int, account: SshAccount, timeout: float, jump: JumpHost | None
-) -> asyncssh.SSHClientConnection:
-    try:
-        check_username(account.username)
-        async with asyncio.timeout(timeout):
-            if jump is None:
-                return await _log_in(host, port, account, None)
-            return await _through(jump, host, port, account)
-    except SshUserNameError as error:
-        raise FaultError(make_fault(Kind.AUTH, error.reason)) from None
-    except TimeoutError:
-        raise FaultError(session_fault(Kind.TIMEOUT, f"no ssh login within {timeout:g} s")) from None
 
 
 async def shown_host_key(host: str, port: int, *, timeout: float, jump: JumpHost | None = None) -> str:
@@ -130,11 +118,10 @@ async def shown_host_key(host: str, port: int, *, timeout: float, jump: JumpHost
 async def _through(jump: JumpHost, host: str, port: int, account: SshAccount) -> asyncssh.SSHClientConnection:
     tunnel = await _jump_login(jump)
     try:
-        connection = await _log_in(host, port, account, tunnel)
+        return await _log_in(host, port, account, tunnel)
     except BaseException:
         tunnel.abort()
         raise
-    return connection
 
 
 async def _jump_login(jump: JumpHost) -> asyncssh.SSHClientConnection:
@@ -242,9 +229,7 @@ async def _connect(
         keepalive_count_max=KEEPALIVES,
         tcp_keepalive=True,
     )
-    if tunnel is None:
-        return await asyncssh.connect(host, port, options=options)
-    return await asyncssh.connect(host, port, tunnel=tunnel, options=options)
+    return await asyncssh.connect(host, port, tunnel=tunnel or (), options=options)
 
 
 def _algorithms(families: Sequence[str]) -> list[str]:
@@ -269,17 +254,13 @@ class HostKeyError(FaultError):
 
 
 def _no_ssh(raw: str) -> Fault:
-    advice = "The server does not speak ssh here, or only with algorithms that are no longer safe: check host and port."
-    return Fault(Kind.ENDPOINT_ERROR, scope=FaultScope.ENDPOINT, advice=advice, raw=raw)
+    return Fault(Kind.ENDPOINT_ERROR, scope=FaultScope.ENDPOINT, advice=NO_SSH, raw=raw)
 
 
 def _fault(error: OSError | asyncssh.Error, username: str) -> Fault:
     text = error_text(error)[:500]
     if isinstance(error, asyncssh.PermissionDenied):
-        advice = (
-            f"The server does not accept this ssh key for the account {username}; add its public key to the account's "
-            "authorized_keys, or activate the endpoint with another one."
-        )
+        advice = KEY_REFUSED.format(account=username)
         return Fault(Kind.AUTH, scope=FaultScope.ENDPOINT, advice=advice, raw=text)
     if isinstance(error, asyncssh.ChannelOpenError):
         advice = "The jump host could not reach the server: check its name and port as the jump host sees them."

@@ -45,12 +45,11 @@ _PEM = re.compile(rf"-----BEGIN ((?:RSA |EC |DSA |ENCRYPTED )?PRIVATE KEY)-----{
 _CURVES = {"secp256r1": "nistp256", "secp384r1": "nistp384", "secp521r1": "nistp521"}
 
 
+@dataclass(eq=False)
 class SshPrivateKeyError(Exception):
     """The key cannot be used. `reason` is a sentence for the user."""
 
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
+    reason: str
 
 
 class NotAKeyError(SshPrivateKeyError):

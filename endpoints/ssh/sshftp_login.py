@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -27,6 +28,12 @@ COMMAND = (
     "( test -f .globus/sshftp && .globus/sshftp ) || "
     "( test -f /etc/grid-security/sshftp && /etc/grid-security/sshftp ) || "
     f"printf '{NOT_CONFIGURED}\\r\\n'"
+)
+#: Advice for faults of a login.
+NO_SSH = "The server does not speak ssh here, or only with algorithms that are no longer safe: check host and port."
+KEY_REFUSED = (
+    "The server does not accept this ssh key for the account {account}; add its public key to the account's "
+    "authorized_keys, or activate the endpoint with another one."
 )
 #: Hosts whose key family is cached by fingerprint, to save a failing connection.
 _REMEMBERED = 1000
@@ -51,22 +58,12 @@ class SshLogin:
 
     @cached_property
     def key(self) -> str:
-        return f"ssh:{self.username}:{self._fingerprint}:{self.host_key}"
-
-    @cached_property
-    def _fingerprint(self) -> str:
-        return parse_ssh_key(self.pem.decode("ascii")).fingerprint
+        return f"ssh:{self.username}:{parse_ssh_key(self.pem.decode('ascii')).fingerprint}:{self.host_key}"
 
     async def connect(self, host: str, port: int, *, timeout: float = CONNECT_TIMEOUT) -> ControlConnection:
         """A control connection to the server that the account runs there. Raises FaultError."""
-        try:
-            check_username(self.username)
-            async with asyncio.timeout(timeout):
-                return await self._connect(host, port, timeout)
-        except SshUserNameError as error:
-            raise FaultError(make_fault(Kind.AUTH, error.reason)) from None
-        except TimeoutError:
-            raise FaultError(session_fault(Kind.TIMEOUT, f"no ssh login within {timeout:g} s")) from None
+        async with bounded_login(self.username, timeout):
+            return await self._connect(host, port, timeout)
 
     async def _connect(self, host: str, port: int, timeout: float) -> ControlConnection:
         """Try the key families until the host presents the registered key; it presents one of up to three keys."""
@@ -134,13 +131,12 @@ _FAULTS = {
     Failure.NO_SSH: (
         Kind.ENDPOINT_ERROR,
         FaultScope.ENDPOINT,
-        "The server does not speak ssh here, or only with algorithms that are no longer safe: check host and port.",
+        NO_SSH,
     ),
     Failure.REFUSED: (
         Kind.AUTH,
         FaultScope.ENDPOINT,
-        "The server does not accept this ssh key for the account {account}; add its public key to the account's "
-        "authorized_keys, or activate the endpoint with another one.",
+        KEY_REFUSED,
     ),
     Failure.NO_COMMAND: (
         Kind.ENDPOINT_ERROR,
@@ -181,6 +177,19 @@ class SshConnection(ControlConnection):
             return replace(fault, kind=Kind.UNSUPPORTED, scope=FaultScope.ENDPOINT, advice=advice)
         stderr = self._bridge.stderr.decode("utf-8", "replace").strip()
         return replace(fault, raw=f"{fault.raw}: {stderr}") if stderr else fault
+
+
+@asynccontextmanager
+async def bounded_login(username: str, timeout: float) -> AsyncIterator[None]:
+    """The block logs in to this account. Raises FaultError where the name is not valid, or the login takes longer."""
+    try:
+        check_username(username)
+        async with asyncio.timeout(timeout):
+            yield
+    except SshUserNameError as error:
+        raise FaultError(make_fault(Kind.AUTH, error.reason)) from None
+    except TimeoutError:
+        raise FaultError(session_fault(Kind.TIMEOUT, f"no ssh login within {timeout:g} s")) from None
 
 
 def known_families(host_key: str) -> list[str]:

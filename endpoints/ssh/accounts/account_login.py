@@ -11,7 +11,7 @@ import ipaddress
 import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import asyncssh
 
@@ -98,12 +98,8 @@ class AccountLogin:
             async with asyncio.timeout_at(until):
                 running, found = await self._start(ssh, await making)
                 if found.kind == OWN:
-                    link: ServerLink = running.hand_over(lambda: ServerLink(ssh, running, found))
-                    return link
-                single: AccountConnection = running.hand_over(
-                    lambda: self._connection(host, ssh, running, found, own_ssh=True)
-                )
-                return single
+                    return running.hand_over(lambda: ServerLink(ssh, running, found))
+                return running.hand_over(lambda: self._connection(host, ssh, running, found, own_ssh=True))
         except TimeoutError:
             ssh.abort()
             late = f"the account's shell started no server within {timeout:g} s"
@@ -130,9 +126,7 @@ class AccountLogin:
         *,
         own_ssh: bool,
     ) -> AccountConnection:
-        def refuse_forwarding() -> None:
-            _remember_unforwarded(self._place(host))
-
+        refuse_forwarding = partial(_remember_unforwarded, self._place(host))
         return AccountConnection(host, ssh, running, found, refuse_forwarding, own_ssh=own_ssh)
 
     def _place(self, host: str) -> tuple[str, str]:
@@ -160,17 +154,14 @@ class AccountLogin:
 
     async def _start(self, ssh: asyncssh.SSHClientConnection, sent: ServerBlob) -> tuple[RemoteProgram, AccountOffer]:
         mark = _new_mark()
+        arguments = (self.data_ports,) if self.data_ports else ()
         try:
-            running = await run(ssh, mark, command(mark, sent, self._arguments))
+            running = await run(ssh, mark, command(mark, sent, arguments))
             return running, await _begin(running, sent)
         except NoMarkError as error:
             raise OnlySftpError(AccountOffer(SFTP, _why_only(error)), readable(error.text)) from None
         except asyncssh.ChannelOpenError as error:
             raise OnlySftpError(AccountOffer(SFTP, "The account may run no commands."), str(error)[:500]) from None
-
-    @property
-    def _arguments(self) -> tuple[str, ...]:
-        return (self.data_ports,) if self.data_ports else ()
 
 
 def _without_sftp(fault: Fault, found: AccountOffer) -> Fault:

@@ -71,7 +71,7 @@ def _around(path: str) -> Iterator[str]:
 def _imported(path: str) -> Iterator[str]:
     """The dotted names that a module may import; those of attributes are among them."""
     package = Path(path).parent.parts
-    for node in ast.walk(ast.parse((_TOP / path).read_text("utf-8"))):
+    for node in ast.walk(ast.parse(source(path))):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable
-from typing import Any, cast
+from dataclasses import dataclass
+from typing import TypeVar, cast
 
 import asyncssh
 
 from .remote_shell import SFTP_INIT, is_sftp
 
+_P = TypeVar("_P", bound=asyncio.Protocol)
 #: Octets that a shell may write before the first mark: greetings of profiles.
 MAX_BANNER = 64 * 1024
 #: Octets of the command's standard error that are kept.
@@ -19,17 +21,16 @@ MAX_STDERR = 1000
 WINDOW = 1024 * 1024
 
 
+@dataclass(eq=False)
 class NoMarkError(Exception):
     """The script did not run, or ended too early (begun: after its first mark).
 
     sftp: a server of SFTP answered in its place. text: what came instead, for people.
     """
 
-    def __init__(self, text: str, *, sftp: bool = False, begun: bool = False) -> None:
-        super().__init__(text)
-        self.text = text
-        self.sftp = sftp
-        self.begun = begun
+    text: str
+    sftp: bool = False
+    begun: bool = False
 
 
 class RemoteProgram(asyncssh.SSHClientSession[bytes]):
@@ -120,7 +121,7 @@ class RemoteProgram(asyncssh.SSHClientSession[bytes]):
             text = (self.stderr or bytes(self._head) or self._last).decode("utf-8", "replace").strip()
             raise NoMarkError(text[:500], begun=self._begun)
 
-    def hand_over(self, make: Callable[[], asyncio.Protocol]) -> Any:
+    def hand_over(self, make: Callable[[], _P]) -> _P:
         """Give all further octets, and the end, to a protocol, which is returned."""
         protocol = make()
         protocol.connection_made(cast(asyncio.Transport, self.channel))
