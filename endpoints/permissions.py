@@ -47,10 +47,11 @@ class RoleName(StrEnum):
     ACTIVITY_MONITOR = "activity_monitor"
 
 
-_DATA = frozenset({Permission.BROWSE, Permission.WRITE, Permission.TRANSFER_FROM, Permission.TRANSFER_TO})
+#: Permissions for data: the others change no data and read none.
+DATA = frozenset({Permission.BROWSE, Permission.WRITE, Permission.TRANSFER_FROM, Permission.TRANSFER_TO})
 READING = frozenset({Permission.BROWSE, Permission.TRANSFER_FROM})
 #: A public endpoint is visible to all users, and all may use it within the limits of its server.
-_PUBLIC = _DATA | {Permission.VIEW, Permission.ACTIVATE}
+_PUBLIC = DATA | {Permission.VIEW, Permission.ACTIVATE}
 _OF_ROLES: dict[RoleName, frozenset[Permission]] = {
     RoleName.ADMINISTRATOR: frozenset(Permission),
     RoleName.ACCESS_MANAGER: frozenset({Permission.VIEW, Permission.GRANT}),
@@ -150,7 +151,7 @@ def _may_share(user: User, verb: Permission, endpoint: Endpoint) -> bool:
 
 def _by_role(user: User, verb: Permission, share: Endpoint) -> bool:
     held = roles(user, share)
-    return role_permits(held, verb) or (verb in _DATA and bool(held & _FULL_ACCESS))
+    return role_permits(held, verb) or (verb in DATA and bool(held & _FULL_ACCESS))
 
 
 def _by_role_on_host(user: User, verb: Permission, host: Endpoint) -> bool:
@@ -163,7 +164,7 @@ def _by_role_on_host(user: User, verb: Permission, host: Endpoint) -> bool:
 def _by_rule(user: User, verb: Permission, share: Endpoint) -> bool:
     if verb is Permission.VIEW:
         return share.public or bool(active_rules(user, share))
-    if verb not in _DATA:
+    if verb not in DATA:
         return False
     return any(verb in READING or rule.permissions == "rw" for rule in active_rules(user, share))
 
@@ -175,10 +176,7 @@ def is_functional(share: Endpoint) -> bool:
 
 def roles(user: User, endpoint: Endpoint) -> frozenset[RoleName]:
     """The roles of this user on this endpoint; its owner is an administrator."""
-    if endpoint.owner_id == user.pk:
-        return frozenset({RoleName.ADMINISTRATOR})
-    held = Role.objects.filter(_is_principal(user), endpoint=endpoint).values_list("role", flat=True)
-    return frozenset(enum_value(RoleName, role) for role in held)
+    return roles_at(user, [endpoint])[endpoint.pk]
 
 
 def roles_at(user: User, endpoints: Iterable[Endpoint]) -> dict[uuid.UUID, frozenset[RoleName]]:
@@ -273,14 +271,8 @@ def _has_role(user: User, endpoint: str, *names: RoleName) -> Q:
 
 def functional_shares() -> Q:
     """The shares for which `is_functional` is true."""
-    groups_of_owner = Membership.objects.filter(user=OuterRef(OuterRef("owner")), status="active")
     letting = [role for role, verbs in _OF_ROLES.items() if Permission.SHARE in verbs]
-    of_owner = LinkedIdentity.objects.filter(user=OuterRef(OuterRef("owner")))
-    to_owner = (
-        Q(principal_type="identity", principal=OuterRef("owner"))
-        | Q(principal_type="identity", principal__in=of_owner.values("id"))
-        | Q(principal_type="group", principal__in=groups_of_owner.values("group_id"))
-    )
+    to_owner = _names(OuterRef("owner"), OuterRef(OuterRef("owner")))
     held = Role.objects.filter(to_owner, endpoint=OuterRef("host"), role__in=letting)
     open_to_all = Q(host__public=True, host__personal=False, host__allow_guest_collections=True)
     lets = Q(host__owner=F("owner")) | open_to_all | Q(Exists(held))
@@ -289,10 +281,15 @@ def functional_shares() -> Q:
 
 def _is_principal(user: User) -> Q:
     """The rows that name the user: the id of the user, of a linked identity, or of a group."""
-    mine = Membership.objects.filter(user=user, status="active")
-    linked = LinkedIdentity.objects.filter(user=user)
+    return _names(user.pk, user.pk)
+
+
+def _names(user: uuid.UUID | OuterRef, user_within: uuid.UUID | OuterRef) -> Q:
+    """As `_is_principal`. user_within: the user as a subquery of that query names it."""
+    groups = Membership.objects.filter(user=user_within, status="active")
+    linked = LinkedIdentity.objects.filter(user=user_within)
     return (
-        Q(principal_type="identity", principal=user.pk)
+        Q(principal_type="identity", principal=user)
         | Q(principal_type="identity", principal__in=linked.values("id"))
-        | Q(principal_type="group", principal__in=mine.values("group_id"))
+        | Q(principal_type="group", principal__in=groups.values("group_id"))
     )

@@ -10,18 +10,15 @@ from collections.abc import Collection
 
 from endpoints.errors import StepUpRequiredError
 from endpoints.models import Endpoint
-from endpoints.permissions import Permission
+from endpoints.permissions import DATA, Permission
 from identity.linked import services as linked
 from identity.models import User
 from identity.sessions import proof
 
-#: Permissions for data: the others change no data and read none.
-_DATA = frozenset({Permission.BROWSE, Permission.WRITE, Permission.TRANSFER_FROM, Permission.TRANSFER_TO})
-
 
 def check(user: User, verb: Permission, endpoint: Endpoint) -> None:
     """Raises StepUpRequiredError."""
-    if verb not in _DATA:
+    if verb not in DATA:
         return
     for place in (endpoint, endpoint.host):
         if place is None:
