@@ -22,12 +22,11 @@ from .errors import (
     TooManyBookmarksError,
 )
 from .models import Bookmark, Endpoint
+from .paths import MAX_PATH
 from .permissions import Permission, reachable, visible
 
 MAX_BOOKMARKS = 1000
 MAX_NAME = 128
-#: Octets, as for every path.
-MAX_PATH = 4096
 
 
 def all_of(user: User) -> list[Bookmark]:

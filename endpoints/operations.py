@@ -128,7 +128,7 @@ def described(session: RemoteSession, folder: ListableFolder, resolved: str) -> 
     """The folder as its listing shows it, without entries. resolved: its path on the host."""
     endpoint = folder.granted.endpoint
     if folder.granted.shared:
-        return Listing(endpoint, folder.path, _from_root(folder.path), ())
+        return Listing(endpoint, folder.path, access.from_root(folder.path), ())
     absolute = session.encode_path(resolved.rstrip("/") + "/").decode("utf-8", "surrogateescape")
     return Listing(endpoint, folder.path, absolute, (), _makes_links(session))
 
@@ -306,11 +306,6 @@ def make_symlink(user: User, ref: str, target: str, path: str) -> Endpoint:
 def _makes_links(session: RemoteSession) -> bool:
     """A server that reports links also creates them: both are the toolkit's extensions of the protocol."""
     return session.tells_links
-
-
-def _from_root(path: str) -> str:
-    """Replace `/~/` by the root of a shared endpoint."""
-    return path[2:] if path.startswith("/~/") else path
 
 
 #: The work on an open session, with the resolved paths on the host.

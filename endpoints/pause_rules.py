@@ -9,6 +9,7 @@ EndpointInvalidError, and the errors of `registry.resolve`.
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Iterable, Mapping
 from datetime import datetime
@@ -20,6 +21,7 @@ from django.db.models import Q, QuerySet
 from identity.clock import moment
 from identity.linked import services as linked
 from identity.models import User
+from identity.single_row import row_by_id
 
 from . import registry
 from .errors import (
@@ -56,6 +58,8 @@ FLAGS = (
     "pause_ls", "pause_mkdir", "pause_rename", "pause_symlink",
     "pause_task_delete", "pause_task_transfer_write", "pause_task_transfer_read",
 )  # fmt: skip
+#: Characters that PostgreSQL refuses.
+_NOT_KEPT = re.compile(r"[\x00\ud800-\udfff]")
 _WITH = ("endpoint__owner", "endpoint__host__owner")
 
 
@@ -177,10 +181,7 @@ def _editable(user: User, ref: str) -> PauseRule:
 
 
 def _find(user: User, ref: str, rows: QuerySet[PauseRule]) -> PauseRule:
-    try:
-        rule = rows.filter(pk=uuid.UUID(ref)).first()
-    except ValueError:
-        rule = None
+    rule = row_by_id(rows, ref)
     if rule is None or not may(user, Permission.OVERSEE, rule.endpoint):
         raise PauseRuleNotFoundError(ref)
     return rule
@@ -213,17 +214,9 @@ def _fill(rule: PauseRule, user: User, fields: Mapping[str, object], now: dateti
 
 
 def _message(text: str) -> str:
-    if len(text) > MAX_MESSAGE or "\0" in text or not _encodable(text):
+    if len(text) > MAX_MESSAGE or _NOT_KEPT.search(text):
         raise EndpointInvalidError("message", f"A message is text of at most {MAX_MESSAGE} characters.")
     return text
-
-
-def _encodable(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _tell() -> None:

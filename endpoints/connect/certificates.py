@@ -6,7 +6,6 @@ the one that was set up last, and not revoked. So an agent is revoked at once, w
 
 from __future__ import annotations
 
-import uuid
 from datetime import datetime, timedelta
 
 from cryptography import x509
@@ -16,6 +15,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat,
 
 from endpoints.models import Agent
 from identity.clock import moment
+from identity.single_row import row_by_id
 
 from . import authority
 from .errors import AgentRefusedError, CertificateRequestError
@@ -118,11 +118,8 @@ def _check_signature(certificate: x509.Certificate) -> None:
 
 def _named(certificate: x509.Certificate) -> Agent:
     names = certificate.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)
-    try:
-        pk = uuid.UUID(str(names[0].value)) if names else None
-    except ValueError:
-        raise AgentRefusedError("foreign") from None
-    found = Agent.objects.select_related("endpoint__owner").filter(pk=pk).first()
+    agents = Agent.objects.select_related("endpoint__owner")
+    found = row_by_id(agents, names[0].value) if names else None
     if found is None:
         raise AgentRefusedError("foreign")
     return found

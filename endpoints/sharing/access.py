@@ -43,7 +43,7 @@ class Access:
         """Whether a rule covers this path, as users name it. Symbolic links are checked by `confinement` only."""
         if not self.shared:
             return True
-        inner = _from_root(path)
+        inner = from_root(path)
         if not self._stays(inner):
             return False
         if self.allowed_paths is None:
@@ -56,7 +56,7 @@ class Access:
 
     def _stays(self, inner: str) -> bool:
         """Whether the text of the path stays below the root. On a host that is shared whole, "/~/" is a home folder."""
-        homeward = not self.root and _from_root(inner) != inner
+        homeward = not self.root and from_root(inner) != inner
         return inner.startswith("/") and ".." not in inner.split("/") and not homeward
 
     def check(self, path: str, *, write: bool) -> None:
@@ -68,7 +68,7 @@ class Access:
         """The path on the host's servers. Raises PathNotPermittedError when its text leaves the root."""
         if not self.shared:
             return path
-        inner = _from_root(path)
+        inner = from_root(path)
         if not self._stays(inner):
             raise PathNotPermittedError(self.endpoint, path)
         return self.root + inner
@@ -91,7 +91,7 @@ class Access:
             return [AllowedPath(self.root + "/", write=True)]
         allowed_paths: Sequence[AllowedPath] = self.allowed_paths
         if paths and len(allowed_paths) > MANY:
-            folders = [_from_root(path).rstrip("/") + "/" for path in paths]
+            folders = [from_root(path).rstrip("/") + "/" for path in paths]
             allowed_paths = [one for one in allowed_paths if any(folder.startswith(one.path) for folder in folders)]
         return [AllowedPath(self.root + allowed_path.path, allowed_path.write) for allowed_path in allowed_paths]
 
@@ -110,7 +110,7 @@ def of(user: User, endpoint: Endpoint, verb: Permission) -> Access:
     return Access(endpoint, endpoint.host, endpoint.owner_id, root, allowed_paths)
 
 
-def _from_root(path: str) -> str:
+def from_root(path: str) -> str:
     """`/~/` means the root of a shared endpoint, for all its users."""
     if path == "/~":
         return "/"

@@ -25,8 +25,10 @@ from identity.audit.log import What
 from identity.conflicts import unless_taken
 from identity.gsi.printable import FORBIDDEN, FORBIDDEN_IN_LINES
 from identity.models import Membership, User
+from identity.single_row import row_by_id
 
 from . import principals
+from .access import from_root
 
 MAX_RULES = 1000
 MAX_MESSAGE = 2048
@@ -68,7 +70,8 @@ def create(user: User, ref: str, spec: RuleSpec, now: datetime | None = None) ->
         registry.lock_existing(user, share, Permission.GRANT)
         if AccessRule.objects.filter(endpoint=share).count() >= MAX_RULES:
             raise TooManyRulesError(MAX_RULES)
-        _insert(rule)
+        with unless_taken("access_rule_once", RuleExistsError(rule.path)):
+            rule.save(force_insert=True)
         _record(What.ACCESS_GIVEN, user, rule)
         if rule.notify_email:
             access_given.send(sender=AccessRule, rule=rule, recipient=recipient, grantor=user)
@@ -84,10 +87,7 @@ def of_share(user: User, ref: str) -> tuple[Endpoint, list[AccessRule]]:
 def get(user: User, ref: str, rule_id: str) -> AccessRule:
     """Raises the errors of `registry.resolve`, RuleNotFoundError."""
     share = registry.resolve(user, ref, Permission.GRANT)
-    try:
-        found = AccessRule.objects.filter(endpoint=share, pk=uuid.UUID(rule_id)).first()
-    except ValueError:
-        found = None
+    found = row_by_id(AccessRule.objects.filter(endpoint=share), rule_id)
     if found is None:
         raise RuleNotFoundError(rule_id)
     return found
@@ -143,11 +143,6 @@ def _share(user: User, ref: str) -> Endpoint:
     return share
 
 
-def _insert(rule: AccessRule) -> None:
-    with unless_taken("access_rule_once", RuleExistsError(rule.path)):
-        rule.save(force_insert=True)
-
-
 def _principal(spec: RuleSpec) -> uuid.UUID | None:
     if spec.principal_type in principals.EVERYBODY:
         if spec.principal:
@@ -164,10 +159,9 @@ def _principal(spec: RuleSpec) -> uuid.UUID | None:
 def _folder(text: str) -> str:
     """The path from the root of the share, which is also its home."""
     try:
-        found = paths.folder(text)
+        return from_root(paths.folder(text))
     except BadPathError as error:
         raise EndpointInvalidError("path", str(error)) from None
-    return found[2:] if found.startswith("/~/") else found
 
 
 def _permissions(text: str) -> str:

@@ -58,7 +58,8 @@ def create(user: User, ref: str, principal_type: str, principal: str, role: str)
         registry.lock_existing(user, endpoint, Permission.APPOINT)
         if Role.objects.filter(endpoint=endpoint).count() >= MAX_ROLES:
             raise TooManyRolesError(MAX_ROLES)
-        _insert(row)
+        with unless_taken("role_once", RoleExistsError(row.role)):
+            row.save(force_insert=True)
         _record(What.ROLE_GIVEN, user, row)
     return row
 
@@ -114,8 +115,3 @@ def _name(text: str, endpoint: Endpoint) -> RoleName:
     if name is RoleName.ACCESS_MANAGER and endpoint.host_id is None:
         raise EndpointInvalidError("role", "There are access rules to manage on shared endpoints only.")
     return name
-
-
-def _insert(row: Role) -> None:
-    with unless_taken("role_once", RoleExistsError(row.role)):
-        row.save(force_insert=True)
