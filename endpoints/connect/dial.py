@@ -91,14 +91,10 @@ async def _ask(content: Mapping[str, Any], seconds: float) -> tuple[socket.socke
             return sock, answer
         sock.close()
         if "at" not in answer:
-            raise FaultError(_fault(answer))
+            kind = _KINDS.get(str(answer.get("error")), Kind.INTERNAL_ERROR)
+            raise FaultError(make_fault(kind, str(answer.get("reason", ""))))
         address = relay_address.parse(str(answer["at"]))
     raise FaultError(make_fault(Kind.AGENT_AWAY, "the agent moves from relay to relay"))
-
-
-def _fault(answer: Mapping[str, Any]) -> Any:
-    kind = _KINDS.get(str(answer.get("error")), Kind.INTERNAL_ERROR)
-    return make_fault(kind, str(answer.get("reason", "")))
 
 
 async def ask_at(

@@ -51,10 +51,10 @@ def presence_of(endpoint_ids: Iterable[uuid.UUID]) -> dict[uuid.UUID, Presence]:
 def _presence(
     paused: bool, last_seen_at: datetime | None, relay: str, beat: datetime | None, now: datetime
 ) -> Presence:
-    held = bool(relay) and beat is not None
-    connected = held and beat is not None and beat > now - LEASE
+    held = beat if relay else None
+    connected = held is not None and held > now - LEASE
     # An agent that is connected was seen with the last beat; one of a dead relay, with the last one before its end.
-    seen = max(filter(None, (last_seen_at, beat if held else None)), default=None)
+    seen = max(filter(None, (last_seen_at, held)), default=None)
     return Presence(connected, paused, seen)
 
 

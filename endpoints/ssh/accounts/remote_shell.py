@@ -27,7 +27,7 @@ PYTHONS = ("python3", *(f"python3.{minor}" for minor in range(14, 7, -1)), "/usr
 OLDEST = (3, 8)
 
 #: The address at which the ssh server was reached, where both servers listen (sshd(8), SSH_CONNECTION).
-_ADDRESS = "set -- $SSH_CONNECTION; a=${{3:--}}; "
+_ADDRESS = "set -- $SSH_CONNECTION; a=${3:--}; "
 _TOOLKIT = (
     "for t in .globus/sshftp /etc/grid-security/sshftp; do "
     "[ -f $t ] && [ -x $t ] && echo {mark} toolkit $a $t && exec $t; done; "
@@ -56,7 +56,7 @@ def command(mark: str, program: ServerBlob, arguments: tuple[str, ...]) -> str:
     words = " ".join((_bootstrap(), mark, program.digest, str(len(program.blob)), MODULE, *arguments))
     script = (
         "dd bs=1 count=9 >/dev/null 2>&1; "
-        + _ADDRESS.format()
+        + _ADDRESS
         + _TOOLKIT.format(mark=mark)
         + _PYTHON.format(
             mark=mark,

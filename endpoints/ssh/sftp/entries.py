@@ -18,21 +18,14 @@ def has_link(attrs: asyncssh.SFTPAttrs) -> bool:
 
 
 def entry_of(
-    name: str,
-    attrs: asyncssh.SFTPAttrs | None,
-    longname: bytes | str | None = None,
-    *,
-    kind: str = "",
-    target: str | None = None,
+    name: str, attrs: asyncssh.SFTPAttrs, longname: bytes | str | None = None, *, target: str | None = None
 ) -> Entry:
     """An entry. longname: the line of `ls -l` in a listing, which has the names of owner and group."""
-    if attrs is None:
-        return Entry(name, kind, link_target=target)
     mode = attrs.permissions or 0
     owner, group = _names(longname) if longname else ("", "")
     return Entry(
         name,
-        kind or _kind(mode),
+        _kind(mode),
         size=min(attrs.size or 0, _MAX_SIZE),
         modified=datetime.fromtimestamp(attrs.mtime, UTC) if attrs.mtime is not None else None,
         mode=f"{stat.S_IMODE(mode):04o}" if attrs.permissions is not None else "",

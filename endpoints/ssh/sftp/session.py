@@ -166,7 +166,7 @@ class SftpSession:
         except FaultError as error:
             if error.fault.scope is not FaultScope.FILE:
                 raise
-            return entry_of(link.name, None, kind="link", target=target)
+            return Entry(link.name, "link", link_target=target)
         return entry_of(link.name, attrs, target=target)
 
     # ---- changes
