@@ -23,7 +23,7 @@ from identity.error_categories import Category, GivenReasonError, NotFoundError,
 _CODE = re.compile(r"[a-z_]{1,64}")
 
 
-class FederationError(GivenReasonError, ReasonError):
+class FederationError(ReasonError):
     """The root of this tree."""
 
     category = Category.EXTERNAL
@@ -33,15 +33,15 @@ class ProviderUnknownError(NotFoundError, FederationError):
     kind = "identity provider"
 
 
-class ProviderUnreachableError(FederationError):
+class ProviderUnreachableError(GivenReasonError, FederationError):
     pass
 
 
-class ProviderAnswerError(FederationError):
+class ProviderAnswerError(GivenReasonError, FederationError):
     pass
 
 
-class ProviderRefusedError(FederationError):
+class ProviderRefusedError(GivenReasonError, FederationError):
     category = Category.PERMISSION_DENIED
 
     def __init__(self, code: object) -> None:
@@ -55,47 +55,33 @@ class ProviderRefusedError(FederationError):
 
 class SignInNotBegunError(FederationError):
     category = Category.INVALID
-
-    def __init__(self) -> None:
-        super().__init__("This sign-in was not begun in this browser, was used already, or took too long. Try again.")
+    reason = "This sign-in was not begun in this browser, was used already, or took too long. Try again."
 
 
 class ServiceBusyError(FederationError):
     category = Category.TOO_MANY_REQUESTS
-
-    def __init__(self) -> None:
-        super().__init__("The service is busy or restarts. Try again in a moment.")
+    reason = "The service is busy or restarts. Try again in a moment."
 
 
 class PassphraseRefusedError(FederationError):
     category = Category.INVALID
-
-    def __init__(self) -> None:
-        super().__init__("The MyProxy server did not accept this user name and this passphrase.")
+    reason = "The MyProxy server did not accept this user name and this passphrase."
 
 
 class UserNameRefusedError(FederationError):
     category = Category.INVALID
-
-    def __init__(self) -> None:
-        super().__init__("A user name for this sign-in has small letters, digits, '.', '_', '-', '+' and '@' only.")
+    reason = "A user name for this sign-in has small letters, digits, '.', '_', '-', '+' and '@' only."
 
 
-class ProofRefusedError(FederationError):
+class ProofRefusedError(GivenReasonError, FederationError):
     category = Category.PERMISSION_DENIED
 
 
 class NotFreshError(FederationError):
     category = Category.PERMISSION_DENIED
-
-    def __init__(self) -> None:
-        super().__init__("Your provider did not ask you to sign in again. Sign out there first, or use another way.")
+    reason = "Your provider did not ask you to sign in again. Sign out there first, or use another way."
 
 
 class FreshnessUnknownError(FederationError):
     category = Category.PERMISSION_DENIED
-
-    def __init__(self) -> None:
-        super().__init__(
-            "Your provider does not say when you signed in there, and this needs to know. Use another way."
-        )
+    reason = "Your provider does not say when you signed in there, and this needs to know. Use another way."
