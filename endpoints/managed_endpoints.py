@@ -8,9 +8,9 @@ from __future__ import annotations
 from identity.models import User
 
 from . import registry
-from .errors import NotSharedError
 from .models import AccessRule, Endpoint
 from .permissions import Permission, endpoints_by_role, reachable
+from .sharing import access_rules as rules
 
 #: Rows of one list.
 MAX_LISTED = 1000
@@ -40,7 +40,4 @@ def shares_on(user: User, ref: str) -> list[Endpoint]:
 
 def access_rules(user: User, ref: str) -> tuple[Endpoint, list[AccessRule]]:
     """The access rules of a shared endpoint, whose number is limited."""
-    share = get(user, ref)
-    if share.host_id is None:
-        raise NotSharedError(share)
-    return share, list(AccessRule.objects.filter(endpoint=share).order_by("created_at", "id"))
+    return rules.of_share(user, ref, Permission.OVERSEE)

@@ -10,10 +10,10 @@ import functools
 import hashlib
 import io
 import zipfile
-from importlib import metadata
 from typing import NamedTuple
 
 from endpoints.ssh.accounts.packed_server import closure, source
+from transferapi.version import service_version
 
 NAME = "waybill-connect.pyz"
 #: Sent whole: the server finds the modules of its commands when it runs.
@@ -43,7 +43,7 @@ class AgentProgram(NamedTuple):
 @functools.cache
 def program() -> AgentProgram:
     """The agent of this version of the service."""
-    version = _version()
+    version = service_version()
     sources = {path: source(path) for path in closure(*PACKAGES)} | {"__main__.py": _MAIN.format(version=version)}
     octets = b"#!/usr/bin/env python3\n" + _zipped(sources)
     return AgentProgram(octets, version, hashlib.sha256(octets).hexdigest())
@@ -57,10 +57,3 @@ def _zipped(sources: dict[str, str]) -> bytes:
             entry.create_system, entry.external_attr = 3, 0o100644 << 16
             file.writestr(entry, text)
     return written.getvalue()
-
-
-def _version() -> str:
-    try:
-        return metadata.version("waybill")
-    except metadata.PackageNotFoundError:
-        return "unknown"

@@ -51,7 +51,14 @@ def request(content: Mapping[str, Any]) -> bytes:
 
 def parse_request(line: bytes) -> dict[str, Any]:
     """line: without its end. Raises MessageError."""
-    return _loads(line.removeprefix(BEGINNING).decode("ascii", "replace"), _REQUEST, VALID_SECONDS)
+    text = line.removeprefix(BEGINNING).decode("ascii", "replace")
+    try:
+        found = signing.loads(text, salt=_REQUEST, max_age=VALID_SECONDS)
+    except (signing.BadSignature, ValueError):
+        raise MessageError("not signed by this service, or too old") from None
+    if not isinstance(found, dict):
+        raise MessageError("not a request")
+    return found
 
 
 def answer(content: Mapping[str, Any]) -> bytes:
@@ -87,13 +94,3 @@ def parse_token(text: str) -> DataToken:
 
 def _signer() -> signing.Signer:
     return signing.Signer(salt=_TOKEN, sep="~")
-
-
-def _loads(text: str, salt: str, max_age: int) -> dict[str, Any]:
-    try:
-        found = signing.loads(text, salt=salt, max_age=max_age)
-    except (signing.BadSignature, ValueError):
-        raise MessageError("not signed by this service, or too old") from None
-    if not isinstance(found, dict):
-        raise MessageError("not a request")
-    return found

@@ -60,7 +60,7 @@ class FileSession(Closable):
             servers = list(granted.host.servers.all())
             self._runner = opened.enter_context(asyncio.Runner())
             self.session: RemoteSession = self.run(opening.open_session(servers, logins))
-            opened.callback(self._close_session)
+            opened.callback(lambda: self._runner.run(self.session.close()))
             #: The path on the host's server.
             self.path = path
             if granted.shared:
@@ -77,6 +77,3 @@ class FileSession(Closable):
         """seconds: by default those of an operation."""
         with opening.host_paths_hidden(self._user, self.granted):
             return self._runner.run(opening.within(seconds or settings.OPERATION_SECONDS, work))
-
-    def _close_session(self) -> None:
-        self._runner.run(self.session.close())

@@ -53,7 +53,7 @@ def create(user: User, ref: str, spec: RuleSpec, now: datetime | None = None) ->
 
     Raises the errors of `registry.resolve`, NotSharedError, EndpointInvalidError, RuleExistsError, TooManyRulesError.
     """
-    share = _share(user, ref)
+    share = _share(user, ref, Permission.GRANT)
     rule = AccessRule(
         endpoint=share,
         principal_type=spec.principal_type,
@@ -78,9 +78,12 @@ def create(user: User, ref: str, spec: RuleSpec, now: datetime | None = None) ->
     return rule
 
 
-def of_share(user: User, ref: str) -> tuple[Endpoint, list[AccessRule]]:
-    """All rules, also expired ones, in order of creation. Raises the errors of `registry.resolve`, NotSharedError."""
-    share = _share(user, ref)
+def of_share(user: User, ref: str, verb: Permission = Permission.GRANT) -> tuple[Endpoint, list[AccessRule]]:
+    """All rules, also expired ones, in order of creation. Raises the errors of `registry.resolve`, NotSharedError.
+
+    verb: the permission by which the user sees them.
+    """
+    share = _share(user, ref, verb)
     return share, list(AccessRule.objects.filter(endpoint=share).order_by("created_at", "id"))
 
 
@@ -136,8 +139,8 @@ def _record(what: What, actor: User, rule: AccessRule) -> None:
     principals.record(what, actor, rule.principal_type, rule.principal, facts)
 
 
-def _share(user: User, ref: str) -> Endpoint:
-    share = registry.resolve(user, ref, Permission.GRANT)
+def _share(user: User, ref: str, verb: Permission) -> Endpoint:
+    share = registry.resolve(user, ref, verb)
     if share.host_id is None:
         raise NotSharedError(share)
     return share
