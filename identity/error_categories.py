@@ -3,6 +3,9 @@
 Each package has its own tree of errors; an error that users may see derives from a class below too. An interface
 chooses by the category how to report it (REST: `transferapi.rest.http.errors`), and shows `message`.
 
+An error that only keeps its arguments declares them as fields of a dataclass; with `eq=False`, because exceptions are
+compared and hashed by identity.
+
 CategorizedError
 |- ReasonError                    `reason` is a sentence for people, and what `str` gives
 |- GivenReasonError(reason)       the same where whoever raises the error gives the sentence
