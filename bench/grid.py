@@ -8,9 +8,10 @@ from pathlib import Path
 
 from bench.instance import Api
 from deploy.endpoint.authority import Authority, write_gridmap
-from deploy.endpoint.toolkit import GsiFiles, clean_environment, session_account
+from deploy.endpoint.toolkit import clean_environment
 from identity.gsi.proxies import make_proxy
 from identity.gsi.x509 import X509Credential
+from tests.gridftp.toolkit import GsiFiles, session_account
 
 LIFETIME = timedelta(hours=12)
 

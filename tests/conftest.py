@@ -20,17 +20,18 @@ from django.conf import settings
 from django.core.signals import setting_changed
 from django.db import connections
 
-from deploy.endpoint import myproxy, toolkit
 from deploy.endpoint.authority import Authority, CertificateFiles, write_gridmap
-from deploy.endpoint.myproxy import MyProxyServer
-from deploy.endpoint.sshd import SshServer
-from deploy.endpoint.toolkit import GsiFiles, ToolkitServer, hand_over, session_account
+from deploy.endpoint.toolkit import SERVER
 from deploy.stack.home import new_rsa_key
 from deploy.stack.postgres import Postgres
 from deploy.stack.redis import Redis
 from identity.vault.keys import new_key, parse_keys
 from tests import real_clients
 from tests.database import delete_rows_in_place_of_truncating
+from tests.gridftp import myproxy, toolkit
+from tests.gridftp.myproxy import MyProxyServer
+from tests.gridftp.sshd import SshServer
+from tests.gridftp.toolkit import GsiFiles, ToolkitServer, hand_over, session_account
 from tests.identity_providers.oauth_server import CONFIDENTIAL, OAuthSite
 from tests.memory import folder_in_memory
 from tests.schedule import UnitScheduling
@@ -39,7 +40,7 @@ from tests.servers import front_server
 from transferapi.config.servers import broker_url, database
 
 HOW_TO_GET_THE_TOOLKIT = (
-    f"The tests against the Grid Community Toolkit's servers did not run: `{toolkit.SERVER}` is not installed. "
+    f"The tests against the Grid Community Toolkit's servers did not run: `{SERVER}` is not installed. "
     "To get it: sudo deploy/endpoint/install-toolkit.sh"
 )
 HOW_TO_GET_THE_CLIENTS = (

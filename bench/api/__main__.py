@@ -122,7 +122,7 @@ def fill(alice: Person, others: Person, count: int) -> None:
 
 def listings(service: Web, entries: int, rounds: int) -> None:
     """ls of a folder, on our own server and on the toolkit's, against the same server's raw listing."""
-    from deploy.endpoint.toolkit import ToolkitServer
+    from tests.gridftp.toolkit import ToolkitServer
 
     say(f"\nls of {entries:,} entries: under 3 s and 300 MB (of one web worker)\n\n")
     say(f"| {'':<20} | median s | peak MB | answer MB |\n|---|---|---|---|\n")

@@ -23,7 +23,7 @@ from bench.place import workplace
 from bench.wan.datasets import DataSet, hashes, octets_below
 from bench.wan.network import GIGABIT, NETWORK, Network
 from bench.wan.tools import Pair, register
-from deploy.endpoint.toolkit import hand_over
+from tests.gridftp.toolkit import hand_over
 
 from .laptops import ConnectedLaptop, connected, way_to_service
 from .nat_network import laptop

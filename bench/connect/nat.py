@@ -22,7 +22,7 @@ from bench.place import workplace
 from bench.wan.datasets import COUNTS, DataSet, empty, hashes
 from bench.wan.network import NETWORK, Network
 from bench.wan.tools import Pair, register
-from deploy.endpoint.toolkit import hand_over
+from tests.gridftp.toolkit import hand_over
 
 from .laptops import connected, way_to_service
 from .nat_network import laptop

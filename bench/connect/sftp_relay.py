@@ -29,10 +29,10 @@ django.setup()
 from bench.place import workplace  # noqa: E402
 from bench.wan.network import Host, Network  # noqa: E402
 from bench.wan.ssh import ssh_server  # noqa: E402
-from deploy.endpoint.sshd import fingerprint  # noqa: E402
 from endpoints.ssh.connection import SshAccount  # noqa: E402
 from endpoints.ssh.keys import parse_ssh_key  # noqa: E402
 from endpoints.ssh.sftp.login import SftpLogin  # noqa: E402
+from tests.gridftp.sshd import fingerprint  # noqa: E402
 from tests.gridftp.streamed_tasks import End, StreamedTask, tree  # noqa: E402
 
 #: Name, number of files, octets of each.

@@ -21,7 +21,7 @@ from pathlib import Path
 from bench.grid import Grid
 from bench.instance import Api, instance, seconds_until_settled
 from bench.table import print_table
-from deploy.endpoint.toolkit import CLIENT, ToolkitServer, hand_over
+from tests.gridftp.toolkit import CLIENT, ToolkitServer, hand_over
 
 ANONYMOUS = "Waybill, anonymous"
 WARM = 10

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from bench.instance import instance, seconds_until_settled
 from bench.table import print_table
-from deploy.endpoint.toolkit import CLIENT, ToolkitServer, hand_over
+from tests.gridftp.toolkit import CLIENT, ToolkitServer, hand_over
 
 
 def main() -> None:

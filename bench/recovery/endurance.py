@@ -22,9 +22,9 @@ from pathlib import Path
 from bench.instance import Api, instance, seconds_until_settled
 from bench.place import workplace
 from bench.table import machine
-from deploy.endpoint.toolkit import ToolkitServer, hand_over
 from deploy.stack.child import spawn, stop
 from deploy.stack.free_ports import free_port
+from tests.gridftp.toolkit import ToolkitServer, hand_over
 
 PAIRS = ("toolkit-toolkit", "own-own", "toolkit-own", "own-toolkit")
 BLOCK = 2**20

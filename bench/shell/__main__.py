@@ -23,7 +23,7 @@ import paramiko
 
 from bench.instance import Api, instance
 from bench.table import machine, print_table
-from deploy.endpoint.sshd import SshServer, make_key
+from tests.gridftp.sshd import SshServer, make_key
 
 PLAIN, SHELL, SESSION = "plain scp", "ssh HOST scp", "scp within one session"
 #: Clients that ask at the same time.

@@ -22,10 +22,10 @@ from pathlib import Path
 
 from bench.place import workplace
 from bench.table import print_table
-from deploy.endpoint.toolkit import CLIENT, ToolkitServer, hand_over
 from endpoints.gridftp.client import GridFTPSession
 from endpoints.gridftp.third_party.lane import ThirdPartyLane
 from endpoints.gridftp.third_party.slots import FileProgress, FileSettled, Transfer
+from tests.gridftp.toolkit import CLIENT, ToolkitServer, hand_over
 
 MEGABYTE = 1_000_000
 #: Seconds between two looks at the memory of processes that come and go with their sessions.

@@ -27,7 +27,7 @@ from bench.place import workplace
 from bench.table import machine
 from bench.wan.network import NETWORK, Network
 from bench.wan.tools import Pair
-from deploy.endpoint.toolkit import LOOPBACK, ToolkitServer, hand_over
+from tests.gridftp.toolkit import LOOPBACK, ToolkitServer, hand_over
 
 FILES = (1, 400)
 SIZES = (10**3, 20 * 10**6)

@@ -25,7 +25,7 @@ from typing import Any
 from bench.instance import Api, instance, seconds_until_settled
 from bench.place import workplace
 from bench.table import machine
-from deploy.endpoint.toolkit import ToolkitServer, hand_over
+from tests.gridftp.toolkit import ToolkitServer, hand_over
 
 PER_FOLDER = 1000
 TICKS = os.sysconf("SC_CLK_TCK")

@@ -16,7 +16,7 @@ from pathlib import Path
 from bench.instance import Api, instance, seconds_until_settled
 from bench.place import workplace
 from bench.table import print_table
-from deploy.endpoint.toolkit import CLIENT, ToolkitServer, hand_over
+from tests.gridftp.toolkit import CLIENT, ToolkitServer, hand_over
 
 #: Files in one folder.
 FOLDER = 1000

@@ -19,7 +19,7 @@ from pathlib import Path
 from bench.grid import Grid
 from bench.instance import Api, instance
 from bench.place import workplace
-from deploy.endpoint.toolkit import CLIENT, hand_over, installed
+from tests.gridftp.toolkit import CLIENT, hand_over, installed
 
 from . import report, ssh, tools
 from .cell import Cell, Line

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from bench.grid import Grid
 from bench.instance import Api, seconds_until_settled
-from deploy.endpoint.toolkit import CLIENT, ToolkitServer
+from tests.gridftp.toolkit import CLIENT, ToolkitServer
 from workers.engine.tuning.plan import ChunkSummary, Plan, make_plan
 
 from . import ssh

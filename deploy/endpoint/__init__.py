@@ -1,1 +1,1 @@
-"""Endpoints that are not ours: the Grid Community Toolkit's own GridFTP server."""
+"""An endpoint in a box: a GridFTP server and a MyProxy server of the Grid Community Toolkit, with an authority."""

@@ -19,8 +19,6 @@ from .errors import HomeError, StackError
 SOCKET_PATH_LIMIT = 107
 #: The longest name of a socket of our servers.
 _LONGEST_SOCKET_NAME = "/postgres/.s.PGSQL.5432"
-#: For servers of tests only: processes of other programs run as this account, too.
-UNPRIVILEGED = "nobody"
 
 CAP_DAC_OVERRIDE = 1
 CAP_DAC_READ_SEARCH = 2
@@ -95,16 +93,6 @@ def _may_search(account: pwd.struct_passwd, folder: Path) -> bool:
     if found.st_gid == account.pw_gid:
         return bool(found.st_mode & stat.S_IXGRP)
     return bool(found.st_mode & stat.S_IXOTH)
-
-
-def unprivileged_account() -> pwd.struct_passwd | None:
-    """The account of the servers that tests start as root; None: this is not root. It owns nothing of value."""
-    if os.geteuid() != 0:
-        return None
-    try:
-        return pwd.getpwnam(UNPRIVILEGED)
-    except KeyError:
-        raise StackError(f"there is no account {UNPRIVILEGED!r}") from None
 
 
 def drop_to(account: pwd.struct_passwd, *needed: Path, keep: tuple[str, ...] = (), dies: bool = True) -> list[str]:

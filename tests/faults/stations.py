@@ -12,10 +12,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from pathlib import Path
 
-from deploy.endpoint.toolkit import ToolkitServer
 from deploy.stack.child import spawn, stop
 from deploy.stack.free_ports import free_port
-from deploy.stack.places import drop_to, unprivileged_account
+from deploy.stack.places import drop_to
+from tests.gridftp.toolkit import ToolkitServer, unprivileged_account
 from tests.waiting import children_of, is_alive
 
 #: Seconds for the sessions of clients that are gone to end.

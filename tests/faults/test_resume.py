@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from deploy.endpoint.toolkit import ToolkitServer
 from endpoints.gridftp.client import GridFTPSession
 from endpoints.gridftp.faults import Kind, make_fault
 from endpoints.gridftp.ranges import RangeSet
@@ -18,6 +17,7 @@ from endpoints.gridftp.third_party.lane import ThirdPartyLane
 from endpoints.gridftp.third_party.slots import FileProgress, FileRefused, FileSettled, PairEvent, Transfer
 from tests.gridftp.data_proxy import DataProxy
 from tests.gridftp.proxy import MisbehavingProxy
+from tests.gridftp.toolkit import ToolkitServer
 from tests.memory import folder_in_memory
 
 SIZE = 2**30

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from deploy.endpoint.toolkit import ToolkitServer, hand_over
 from endpoints.gridftp.faults import FaultError, FaultScope, Side
 from endpoints.gridftp.server import GridFtpServer
+from tests.gridftp.toolkit import ToolkitServer, hand_over
 from transferapi.tasks.records import TaskEndpoint, TaskSpec
 from workers.engine.fakes import MemoryCredentials, MemoryStore
 from workers.engine.slice import SliceResult, run_slice

@@ -20,12 +20,11 @@ from typing import Self
 
 import pytest
 
-from deploy.endpoint.toolkit import hand_over
 from deploy.stack.child import spawn, stop, wait_ready
 from deploy.stack.free_ports import free_port
-from deploy.stack.places import unprivileged_account
 from endpoints.gridftp.login import ANONYMOUS, Login, PasswordLogin
 from tests.gridftp.streamed_tasks import End
+from tests.gridftp.toolkit import hand_over, unprivileged_account
 from transferapi.config import CHECKOUT
 
 FOLDER = Path(os.environ.get("FTP_SERVERS", CHECKOUT / ".ftp-servers"))

@@ -15,15 +15,15 @@ from typing import Self
 import paramiko
 import pytest
 
-from deploy.endpoint import sshd
-from deploy.endpoint.sshd import SshServer, make_key
 from endpoints.gridftp.client import GridFTPSession
 from endpoints.gridftp.faults import Fault, FaultError
 from endpoints.gridftp.login import Login
 from endpoints.ssh.channel import CommandBridge
 from endpoints.ssh.keys import parse_ssh_key
 from endpoints.ssh.sshftp_login import SshLogin
+from tests.gridftp import sshd
 from tests.gridftp.grid import open_session
+from tests.gridftp.sshd import SshServer, make_key
 from tests.waiting import eventually
 
 #: In CI they fail where there is no sshd, so that nobody is fooled.

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from bench.instance import Api, instance
-from deploy.endpoint import toolkit
-from deploy.endpoint.toolkit import ToolkitServer, hand_over
 from deploy.stack.child import spawn, stop, wait_ready
 from deploy.stack.free_ports import free_port
+from tests.gridftp import toolkit
+from tests.gridftp.toolkit import ToolkitServer, hand_over
 from tests.memory import folder_in_memory
 from tests.real_clients import Globus
 

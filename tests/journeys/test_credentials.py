@@ -24,14 +24,14 @@ from urllib.parse import urlsplit
 import pytest
 
 from bench.instance import Api, instance
-from deploy.endpoint import myproxy
 from deploy.endpoint.authority import Authority, CertificateFiles
-from deploy.endpoint.toolkit import ToolkitServer
 from deploy.stack.embedded import embedded_environment
 from identity.gsi.proxies import make_proxy
 from tests.browsers import chromium
 from tests.browsers.chromium import ENTER, Chromium
+from tests.gridftp import myproxy
 from tests.gridftp.grid import credential_of
+from tests.gridftp.toolkit import ToolkitServer
 from tests.secrets_search import search
 from tests.servers.mail_server import MailServer
 from tests.waiting import eventually

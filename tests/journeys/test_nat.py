@@ -17,8 +17,8 @@ from bench.connect.journeys import End, Surroundings, asleep, two_laptops
 from bench.connect.ssh import account_endpoint
 from bench.wan.datasets import DataSet
 from bench.wan.ssh import ssh_server
-from deploy.endpoint.toolkit import hand_over
 from tests.gridftp.ssh_grid import NEEDS_SSHD
+from tests.gridftp.toolkit import hand_over
 
 POSSIBLE = (
     os.geteuid() == 0 and Path("/dev/net/tun").exists() and all(shutil.which(name) for name in ("ip", "nft", "cc"))

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from bench.instance import Api
-from deploy.endpoint.sshd import SshServer
 from tests.gridftp.ssh_grid import NEEDS_SSHD, key_pair, only
+from tests.gridftp.sshd import SshServer
 from tests.journeys.conftest import Site
 from tests.journeys.test_sftp_and_ftp import Place, activate, register, round_trip
 

@@ -16,11 +16,11 @@ import pytest
 
 from bench.instance import Api, instance
 from deploy.endpoint.authority import Authority, CertificateFiles
-from deploy.endpoint.myproxy import MyProxyServer
-from deploy.endpoint.toolkit import ToolkitServer
 from deploy.stack.embedded import embedded_environment
 from deploy.stack.home import write_private
 from identity.vault.keys import new_key
+from tests.gridftp.myproxy import MyProxyServer
+from tests.gridftp.toolkit import ToolkitServer
 from tests.secrets_search import search
 
 pytestmark = [pytest.mark.toolkit, pytest.mark.timeout(240)]

@@ -14,8 +14,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from deploy.endpoint import foreground, myproxy, toolkit
+from deploy.endpoint import foreground
 from deploy.endpoint.authority import Authority
+from deploy.endpoint.toolkit import MYPROXY_SERVER, SERVER, server_program
 
 from .errors import HostError
 from .record import BoxRecord, Owner
@@ -191,16 +192,16 @@ class Box:
         )
 
     def gridftp_command(self) -> list[str]:
-        return [_program(toolkit.server_program(), toolkit.SERVER), "-c", str(self.folder / "gridftp.conf")]
+        return [_program(SERVER), "-c", str(self.folder / "gridftp.conf")]
 
     def myproxy_command(self, pid_file: str | Path) -> list[str]:
-        words = [_program(myproxy.program(), myproxy.SERVER), "-c", str(self.folder / "myproxy.conf")]
+        words = [_program(MYPROXY_SERVER), "-c", str(self.folder / "myproxy.conf")]
         words += ["-s", str(self.private / "store"), "-p", str(self.settings.myproxy_port), "-P", str(pid_file)]
         return [*words, *(["-l", self.settings.address] if self.settings.address else [])]
 
     def foreground_commands(self) -> dict[str, list[str]]:
         """Name -> a command that stays in the foreground, with the same accounts as the units."""
-        keeper = [sys.executable, str(Path(foreground.__file__))]
+        keeper = [sys.executable, foreground.__file__]
         environment = [
             "env",
             f"X509_CERT_DIR={self.certificates}",
@@ -270,12 +271,12 @@ def systemctl(*words: str, check: bool = True) -> bool:
 
 def missing_programs() -> Sequence[str]:
     """The paths of the programs that the two servers need."""
-    found = {toolkit.SERVER: toolkit.server_program(), myproxy.SERVER: myproxy.program()}
-    found["openssl"] = shutil.which("openssl")
-    return [name for name, path in found.items() if path is None]
+    servers = [name for name in (SERVER, MYPROXY_SERVER) if server_program(name) is None]
+    return servers if shutil.which("openssl") else [*servers, "openssl"]
 
 
-def _program(path: str | None, name: str) -> str:
+def _program(name: str) -> str:
+    path = server_program(name)
     if path is None:
         raise HostError(f"{name} is not installed: sudo deploy/endpoint/install-toolkit.sh --endpoint")
     return path

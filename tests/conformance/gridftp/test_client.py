@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from deploy.endpoint.toolkit import ToolkitServer
 from deploy.stack.free_ports import free_port
 from endpoints.gridftp.client import GridFTPSession
 from endpoints.gridftp.faults import FaultError, Kind
 from endpoints.gridftp.server import GridFtpServer, ServerLimits
+from tests.gridftp.toolkit import ToolkitServer
 
 NAMES = ["plain", " leading and  double blanks ", "semi;colon", "per%cent#hash", "*?[]", "quote'\"", "~x", "x" * 255]
 

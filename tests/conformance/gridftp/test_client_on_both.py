@@ -14,13 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from deploy.endpoint.toolkit import ToolkitServer
 from endpoints.gridftp import client
 from endpoints.gridftp.client import GridFTPSession
 from endpoints.gridftp.connection import STALL_TIMEOUT
 from endpoints.gridftp.faults import Fault, FaultError, FaultScope, Kind
 from endpoints.gridftp.replies import Reply
 from endpoints.gridftp.server import GridFtpServer
+from tests.gridftp.toolkit import ToolkitServer
 
 ANSWERS = {b"USER": b"331 go on\r\n", b"PASS": b"230 come in\r\n", b"TYPE": b"200 fine\r\n"}
 WHEN = datetime(2020, 1, 2, 3, 4, 5, tzinfo=UTC)

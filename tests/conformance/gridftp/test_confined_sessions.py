@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from deploy.endpoint.sshd import SshServer, make_key
 from endpoints.gridftp.client import GridFTPSession
 from endpoints.gridftp.commands import MAX_ARGUMENT
 from endpoints.gridftp.faults import FaultError, Kind
@@ -20,6 +19,7 @@ from endpoints.gridftp.server.roots.restricted import parse_allowed
 from endpoints.ssh.sshftp_login import SshLogin
 from tests.conformance.gridftp.test_client_on_both import Site, site  # noqa: F401
 from tests.gridftp.ssh_grid import NEEDS_SSHD
+from tests.gridftp.sshd import SshServer, make_key
 
 
 @pytest.fixture

@@ -13,8 +13,6 @@ from pathlib import Path
 import pytest
 
 from deploy.endpoint.authority import Authority, CertificateFiles
-from deploy.endpoint.sshd import SshServer
-from deploy.endpoint.toolkit import ToolkitServer, hand_over
 from endpoints.gridftp.client import GridFTPSession
 from endpoints.gridftp.faults import FaultError, Kind
 from endpoints.gridftp.login import ANONYMOUS, Login
@@ -22,6 +20,8 @@ from endpoints.gridftp.server import GridFtpServer
 from endpoints.gridftp.streams.data_stream import DataStream
 from tests.gridftp.grid import login_of, open_session
 from tests.gridftp.ssh_grid import NEEDS_SSHD, key, login, server
+from tests.gridftp.sshd import SshServer
+from tests.gridftp.toolkit import ToolkitServer, hand_over
 
 __all__ = ["key", "login", "server"]
 

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from deploy.endpoint.toolkit import ToolkitServer
 from endpoints.gridftp.client import GridFTPSession
 from endpoints.gridftp.faults import Kind
 from endpoints.gridftp.ranges import RangeSet
 from endpoints.gridftp.third_party.lane import ThirdPartyLane
 from endpoints.gridftp.third_party.slots import FileRefused, FileReturned, FileSettled, Transfer
+from tests.gridftp.toolkit import ToolkitServer
 
 pytestmark = pytest.mark.toolkit
 

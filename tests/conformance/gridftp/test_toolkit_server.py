@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.endpoint.toolkit import ToolkitServer
+from tests.gridftp.toolkit import ToolkitServer
 
 pytestmark = pytest.mark.toolkit
 

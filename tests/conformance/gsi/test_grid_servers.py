@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from deploy.endpoint.authority import Authority, CertificateFiles
-from deploy.endpoint.myproxy import MyProxyServer
-from deploy.endpoint.toolkit import CLIENT, ToolkitServer, clean_environment
+from deploy.endpoint.toolkit import clean_environment
 from deploy.stack.errors import StartError
+from tests.gridftp.myproxy import MyProxyServer
+from tests.gridftp.toolkit import CLIENT, ToolkitServer
 
 pytestmark = pytest.mark.toolkit
 

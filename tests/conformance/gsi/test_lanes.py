@@ -12,7 +12,6 @@ from typing import Any, Protocol
 import pytest
 
 from deploy.endpoint.authority import Authority, CertificateFiles, write_gridmap
-from deploy.endpoint.toolkit import GsiFiles, ToolkitServer, session_account
 from endpoints.gridftp.client import GridFTPSession
 from endpoints.gridftp.faults import Fault, FaultError, Kind, Side
 from endpoints.gridftp.login import ANONYMOUS, GsiLogin, Login
@@ -24,6 +23,7 @@ from endpoints.gridftp.third_party.slots import FileProgress, FileRefused, FileR
 from tests.conformance.gridftp.test_striped_servers import DataNode
 from tests.gridftp.data_proxy import DataProxy
 from tests.gridftp.grid import TIMEOUT, login_of
+from tests.gridftp.toolkit import GsiFiles, ToolkitServer, session_account
 
 pytestmark = pytest.mark.toolkit
 

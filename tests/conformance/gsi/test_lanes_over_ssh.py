@@ -8,8 +8,6 @@ from pathlib import Path
 import pytest
 
 from deploy.endpoint.authority import Authority, CertificateFiles
-from deploy.endpoint.sshd import SshServer, make_key
-from deploy.endpoint.toolkit import ToolkitServer
 from endpoints.gridftp.login import Login
 from endpoints.gridftp.third_party import lane as lanes
 from endpoints.gridftp.third_party.data_security import DataSecurity
@@ -18,6 +16,8 @@ from tests.conformance.gsi.test_lanes import PLAIN, HasPort, ProxiedPath, folder
 from tests.gridftp.data_proxy import DataProxy
 from tests.gridftp.grid import login_of
 from tests.gridftp.ssh_grid import NEEDS_SSHD
+from tests.gridftp.sshd import SshServer, make_key
+from tests.gridftp.toolkit import ToolkitServer
 
 __all__ = ["folder"]
 

@@ -21,11 +21,7 @@ from django.core import mail
 from django.db import connection
 from django.test import Client as WebClient
 
-from deploy.endpoint import sshd
 from deploy.endpoint.authority import Authority, CertificateFiles
-from deploy.endpoint.myproxy import MyProxyServer
-from deploy.endpoint.sshd import SshServer
-from deploy.endpoint.toolkit import ToolkitServer, hand_over
 from deploy.stack.free_ports import free_port
 from endpoints import registry
 from endpoints.addresses.openings import parse_openings
@@ -34,6 +30,10 @@ from endpoints.permissions import Permission
 from endpoints.registry import ServerSpec
 from identity.gsi.proxies import sign_proxy
 from identity.models import User
+from tests.gridftp import sshd
+from tests.gridftp.myproxy import MyProxyServer
+from tests.gridftp.sshd import SshServer
+from tests.gridftp.toolkit import ToolkitServer, hand_over
 from tests.identity_providers.oauth_server import OAuthSite
 from tests.integration.activated import activate, filled, proxy_of, push
 from tests.integration.rest import Answer, Api, assert_error

@@ -12,7 +12,6 @@ from urllib.parse import quote
 
 import pytest
 
-from deploy.endpoint.toolkit import ToolkitServer
 from deploy.stack.free_ports import free_port
 from endpoints import operations, registry
 from endpoints.addresses.openings import parse_openings
@@ -20,6 +19,7 @@ from endpoints.gridftp.server import GridFtpServer
 from endpoints.models import Endpoint
 from endpoints.registry import ServerSpec
 from identity.models import User
+from tests.gridftp.toolkit import ToolkitServer
 from tests.integration.rest import Answer, Api, assert_error
 
 pytestmark = pytest.mark.django_db

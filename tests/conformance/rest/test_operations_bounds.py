@@ -12,13 +12,13 @@ from urllib.parse import urlencode
 
 import pytest
 
-from deploy.endpoint.toolkit import ToolkitServer
 from deploy.stack.free_ports import free_port
 from endpoints import registry
 from endpoints.addresses.openings import parse_openings
 from endpoints.gridftp.server import GridFtpServer
 from endpoints.registry import ServerSpec
 from identity.models import User
+from tests.gridftp.toolkit import ToolkitServer
 from tests.integration.cast import make_user
 from tests.integration.rest import Answer, Api, assert_error
 

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from deploy.endpoint.toolkit import ToolkitServer
 from endpoints.gridftp.server import GridFtpServer, ServerLimits
 from tests.gridftp.ftp_dialogue import Dialogue, ThirdParty, connect
+from tests.gridftp.toolkit import ToolkitServer
 
 COUNT = 7
 LIMITS = ServerLimits(connect_seconds=5, stall_seconds=5)

@@ -15,8 +15,6 @@ import pytest
 from django.test import Client as WebClient
 
 from deploy.endpoint.authority import Authority, CertificateFiles
-from deploy.endpoint.myproxy import MyProxyServer
-from deploy.endpoint.toolkit import ToolkitServer
 from deploy.stack.free_ports import free_port
 from endpoints import registry
 from endpoints.addresses.openings import parse_openings
@@ -24,6 +22,8 @@ from endpoints.models import Endpoint
 from endpoints.registry import ServerSpec
 from identity.models import User
 from identity.vault import store as vault
+from tests.gridftp.myproxy import MyProxyServer
+from tests.gridftp.toolkit import ToolkitServer
 from tests.identity_providers.oauth_server import OAuthSite
 from tests.integration.activated import proxy_of, push
 from tests.integration.cast import make_user

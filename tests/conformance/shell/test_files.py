@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from deploy.endpoint.toolkit import ToolkitServer
 from deploy.stack.free_ports import free_port
 from endpoints import registry
 from endpoints.addresses.openings import parse_openings
@@ -22,6 +21,7 @@ from endpoints.models import Endpoint
 from endpoints.registry import ServerSpec
 from endpoints.sharing import access_rules, shares
 from endpoints.sharing.access_rules import RuleSpec
+from tests.gridftp.toolkit import ToolkitServer
 from tests.integration.cast import make_user
 from tests.integration.rest import Api
 from tests.shell_context import Shell

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from deploy.endpoint.sshd import SshServer
 from endpoints.gridftp.client import GridFTPSession
 from endpoints.gridftp.faults import FaultError, FaultScope, Kind
 from endpoints.ssh.accounts import account_login
@@ -23,6 +22,7 @@ from endpoints.ssh.connection import JumpHost, SshAccount
 from endpoints.ssh.keys import parse_ssh_key
 from tests.gridftp.grid import open_session
 from tests.gridftp.ssh_grid import NEEDS_SSHD, Relay, key_pair, only
+from tests.gridftp.sshd import SshServer
 
 pytestmark = [pytest.mark.toolkit, NEEDS_SSHD]
 

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from deploy.endpoint.sshd import SshServer, make_key
 from endpoints import operations, registry
 from endpoints.activation import status as activation
 from endpoints.addresses.openings import parse_openings
@@ -28,6 +27,7 @@ from identity.vault import store as vault
 from identity.vault.store import CredentialKind
 from tests.conformance.tasks.slices import run
 from tests.gridftp.ssh_grid import NEEDS_SSHD, key_pair
+from tests.gridftp.sshd import SshServer, make_key
 from tests.integration.cast import submit
 from transferapi.tasks.models import Event, Mail, Task
 from transferapi.tasks.worker import host_keys

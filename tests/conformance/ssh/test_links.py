@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from deploy.endpoint.sshd import SshServer
 from endpoints.gridftp.client import GridFTPSession
 from endpoints.gridftp.faults import FaultError, Kind
 from endpoints.ssh.accounts import server_link
@@ -21,6 +20,7 @@ from endpoints.ssh.connection import SshAccount
 from endpoints.ssh.keys import parse_ssh_key
 from tests.gridftp.grid import open_session
 from tests.gridftp.ssh_grid import NEEDS_SSHD, Relay, key_pair, until
+from tests.gridftp.sshd import SshServer
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.toolkit, NEEDS_SSHD]

@@ -13,10 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.endpoint import sshd
 from deploy.endpoint.authority import Authority, CertificateFiles
-from deploy.endpoint.sshd import SshServer
-from deploy.endpoint.toolkit import ToolkitServer, hand_over
 from endpoints.gridftp.client import GridFTPSession
 from endpoints.gridftp.faults import FaultError, FaultScope, Kind
 from endpoints.gridftp.login import Login
@@ -27,6 +24,7 @@ from endpoints.gridftp.third_party.slots import FileRefused, FileReturned, FileS
 from endpoints.ssh.keys import valid_fingerprint
 from endpoints.ssh.sshftp_login import SshLogin
 from tests.conformance.gsi.test_lanes import ProxiedPath
+from tests.gridftp import sshd
 from tests.gridftp.data_proxy import DataProxy
 from tests.gridftp.grid import login_of, open_session
 from tests.gridftp.ssh_grid import (
@@ -41,6 +39,8 @@ from tests.gridftp.ssh_grid import (
     ssh_login,
     until,
 )
+from tests.gridftp.sshd import SshServer
+from tests.gridftp.toolkit import ToolkitServer, hand_over
 
 pytestmark = [
     pytest.mark.toolkit,

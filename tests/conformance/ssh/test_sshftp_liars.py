@@ -14,9 +14,9 @@ import paramiko
 import pytest
 from paramiko.common import AUTH_SUCCESSFUL, OPEN_SUCCEEDED
 
-from deploy.endpoint import sshd
 from endpoints.gridftp.faults import FaultError, Kind
 from endpoints.ssh.sshftp_login import SshLogin
+from tests.gridftp import sshd
 from tests.gridftp.grid import open_session
 from tests.gridftp.ssh_grid import (
     NEEDS_SSHD,

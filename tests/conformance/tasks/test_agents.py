@@ -15,7 +15,6 @@ from typing import Any
 
 import pytest
 
-from deploy.endpoint.toolkit import ToolkitServer
 from endpoints import registry
 from endpoints.addresses.openings import parse_openings
 from endpoints.connect import dial
@@ -27,6 +26,7 @@ from endpoints.registry import ServerSpec
 from identity.models import User
 from tests.conformance.tasks.slices import run, told
 from tests.gridftp.ftp_servers import NEEDS_FTP_SERVERS, FtpServer
+from tests.gridftp.toolkit import ToolkitServer
 from tests.integration.cast import submit
 from tests.servers.relay_server import DATA_PORTS, RelayServer, RunningAgent, agent, make_identity, relay_server
 from tests.waiting import eventually

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from deploy.endpoint.toolkit import ToolkitServer
 from endpoints import registry
 from endpoints.gridftp.facts import FACTS
 from endpoints.gridftp.server import GridFtpServer
@@ -20,6 +19,7 @@ from tests.conformance.gridftp.test_striped_servers import DataNode
 from tests.conformance.tasks.slices import in_thread, run, status, told, try_once
 from tests.conformance.tasks.test_shares import Site, _instance, alice, bob, everything_in, home, site  # noqa: F401
 from tests.gridftp.proxy import Deed, MisbehavingProxy, Plan, Step, Watch
+from tests.gridftp.toolkit import ToolkitServer
 from tests.integration.cast import make_user, submit, submit_delete
 from tests.integration.rest import Api, assert_error
 from tests.integration.shared import give, make_share

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from deploy.endpoint.sshd import SshServer
 from endpoints.gridftp.server import GridFtpServer
 from endpoints.ssh.connection import SshAccount
 from endpoints.ssh.keys import parse_ssh_key
 from endpoints.ssh.sftp.login import SftpLogin
 from tests.gridftp.ssh_grid import NEEDS_SSHD, key_pair
+from tests.gridftp.sshd import SshServer
 from tests.gridftp.streamed_tasks import End, StreamedTask, tree
 from transferapi.config import CHECKOUT
 

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from deploy.endpoint.authority import Authority, CertificateFiles
-from deploy.endpoint.toolkit import ToolkitServer
 from endpoints import registry
 from endpoints.addresses.openings import parse_openings
 from endpoints.gridftp.server import GridFtpServer
@@ -23,6 +22,7 @@ from identity.models import Group, Membership, User
 from identity.vault import store as vault
 from tests.conformance.tasks.slices import in_thread, run, status, told, try_once, work
 from tests.gridftp.proxy import Deed, MisbehavingProxy, Plan, Step, Watch
+from tests.gridftp.toolkit import ToolkitServer
 from tests.integration.activated import proxy_of
 from tests.integration.cast import submit, submit_delete
 from tests.integration.shared import give, make_share

@@ -11,7 +11,6 @@ from typing import Any
 import asyncssh
 import pytest
 
-from deploy.endpoint.sshd import SshServer
 from endpoints.gridftp.faults import Kind
 from endpoints.ssh.connection import SshAccount
 from endpoints.ssh.keys import parse_ssh_key
@@ -20,6 +19,7 @@ from endpoints.ssh.sftp.login import SftpLogin
 from tests.gridftp.ftp_servers import NEEDS_FTP_SERVERS, FtpServer
 from tests.gridftp.lying_sftp import LyingSftp, full_disk, lying, never
 from tests.gridftp.ssh_grid import NEEDS_SSHD, key_pair
+from tests.gridftp.sshd import SshServer
 from tests.gridftp.streamed_tasks import End, StreamedTask, tree
 from workers.streaming.host import StreamingHost
 

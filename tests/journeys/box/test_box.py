@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from bench.instance import Api
-from deploy.endpoint.toolkit import CLIENT, LOOPBACK, clean_environment
+from deploy.endpoint.toolkit import clean_environment
 from deploy.stack.free_ports import free_port
+from tests.gridftp.toolkit import CLIENT, LOOPBACK
 
 from .box_host import PASSWORD, PROGRAM, BoxHost
 

@@ -10,9 +10,9 @@ import pytest
 
 from bench.instance import Api, instance
 from deploy.endpoint.authority import Authority, CertificateFiles
-from deploy.endpoint.myproxy import MyProxyServer
 from tests.browsers import accessibility
 from tests.browsers.chromium import ENTER, Chromium
+from tests.gridftp.myproxy import MyProxyServer
 from tests.journeys.browser.test_pages import browser, check_page, sign_in
 from tests.waiting import eventually
 

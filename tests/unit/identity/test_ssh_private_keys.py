@@ -15,7 +15,6 @@ from cryptography.hazmat.primitives.asymmetric import dsa, ec, ed448, ed25519, r
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deploy.endpoint.sshd import fingerprint
 from endpoints.ssh.keys import (
     NotAKeyError,
     PassphraseNeededError,
@@ -27,6 +26,7 @@ from endpoints.ssh.keys import (
     check_username,
     parse_ssh_key,
 )
+from tests.gridftp.sshd import fingerprint
 
 PASSPHRASE = "correct horse battery"
 Format = serialization.PrivateFormat

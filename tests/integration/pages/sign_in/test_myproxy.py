@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from deploy.endpoint.authority import Authority, CertificateFiles
-from deploy.endpoint.myproxy import MyProxyServer
 from endpoints import concurrency_limits
 from endpoints.addresses.openings import parse_openings
 from identity import password_sign_in
@@ -25,6 +24,7 @@ from identity.linked.proven import Proven
 from identity.models import AuditEvent, User, UserSession
 from identity.sign_up import invitations
 from identity.sign_up.policy import parse
+from tests.gridftp.myproxy import MyProxyServer
 from tests.integration.pages import PASSWORD, Browser
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("passwords")]

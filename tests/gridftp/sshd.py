@@ -18,12 +18,12 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from deploy.endpoint.toolkit import server_program
 from deploy.stack.child import spawn, stop, wait_ready
 from deploy.stack.errors import StartError
 from deploy.stack.free_ports import free_port
-from deploy.stack.places import unprivileged_account
 
-from .toolkit import LOOPBACK, PORT_TRIES, START_SECONDS, hand_over, server_program
+from .toolkit import LOOPBACK, PORT_TRIES, START_SECONDS, hand_over, unprivileged_account
 
 SSHD = "sshd"
 KEYGEN_SECONDS = 30

@@ -12,16 +12,17 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
+from deploy.endpoint import foreground
 from deploy.endpoint.authority import Authority, CertificateFiles, replace_file, write_gridmap
-from deploy.endpoint.toolkit import LOOPBACK, clean_environment, server_program
+from deploy.endpoint.toolkit import MYPROXY_SERVER, clean_environment, server_program
 from deploy.stack.child import spawn, stop, wait_ready
 from deploy.stack.errors import StartError
 from deploy.stack.free_ports import free_port
 
-SERVER = "myproxy-server"
+from .toolkit import LOOPBACK, PORT_TRIES
+
 START_SECONDS = 20
 CLIENT_SECONDS = 30
-PORT_TRIES = 5
 #: The name of the service that the server uses with PAM; see pam.d(5).
 PAM_SERVICE = "waybill-test-myproxy"
 
@@ -45,11 +46,7 @@ grep -qxF -- "$PAM_USER:$(cat)" '{passwords}'
 
 
 def installed() -> bool:
-    return program() is not None and shutil.which("myproxy-logon") is not None
-
-
-def program() -> str | None:
-    return server_program(SERVER)
+    return server_program(MYPROXY_SERVER) is not None and shutil.which("myproxy-logon") is not None
 
 
 class MyProxyServer:
@@ -89,7 +86,7 @@ class MyProxyServer:
             self.pid_file.unlink(missing_ok=True)
             self.process = spawn(self.command(), log=self.log, env=self._environment())
             try:
-                return wait_ready(SERVER, self.process, self._accepts, timeout=timeout, log=self.log)
+                return wait_ready(MYPROXY_SERVER, self.process, self._accepts, timeout=timeout, log=self.log)
             except StartError:
                 self.stop()
                 if not remaining:
@@ -123,15 +120,14 @@ class MyProxyServer:
         ]
 
     def command(self) -> list[str]:
-        server = program()
+        server = server_program(MYPROXY_SERVER)
         if server is None:
-            raise StartError(SERVER, "not installed: sudo deploy/endpoint/install-toolkit.sh")
+            raise StartError(MYPROXY_SERVER, "not installed: sudo deploy/endpoint/install-toolkit.sh")
         words = [server, "-l", self.address, "-p", str(self.port), "-c", str(self.folder / "config")]
         words += ["-s", str(self.folder / "store"), "-P", str(self.pid_file)]
         if self.accounts:
             words = [*with_pam(self.folder / "pam.d"), *words]
-        keeper = Path(__file__).with_name("foreground.py")
-        return [sys.executable, str(keeper), *words]
+        return [sys.executable, foreground.__file__, *words]
 
     def _environment(self) -> dict[str, str]:
         return clean_environment() | {
