@@ -10,6 +10,7 @@ from typing import Any
 
 from identity.audit.origin import OPERATOR, Origin, comes_from
 from identity.error_categories import CategorizedError
+from identity.vault.keys import new_key
 from transferapi.config import KNOWN, Config, load_or_exit
 
 from .commands import (
@@ -29,8 +30,8 @@ from .commands import (
     upgrade,
     user,
 )
-from .commands.up import logs, say, up
-from .commands.user import user_model
+from .commands.base import Commands, open_database, say
+from .commands.up import logs, up
 from .stack.account import closed_to, compile_for_all, go_on_as, own_account, owner_of, rights_over_files, take_over
 from .stack.errors import StackError
 from .stack.home import Home
@@ -42,7 +43,8 @@ def main(argv: list[str] | None = None) -> int:
     try:
         # A key can be created before there is any configuration: the configuration holds it.
         if arguments.run is run_vault_key:
-            return int(arguments.run(arguments))
+            run_vault_key(None, arguments)
+            return 0
         if arguments.run is doctor.run_doctor and (status := doctor.wrong_settings(arguments)):
             return status
         config = load_or_exit()
@@ -62,7 +64,7 @@ def main(argv: list[str] | None = None) -> int:
 def carry_out(config: Config, arguments: argparse.Namespace) -> int:
     """Returns the exit status. Raises StackError, also where the domain refuses something."""
     try:
-        return int(arguments.run(config, arguments))
+        return int(arguments.run(config, arguments) or 0)
     except CategorizedError as error:
         raise StackError(error.message) from None
 
@@ -92,41 +94,23 @@ def parser() -> argparse.ArgumentParser:
         epilog=_variables(),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    commands = main.add_subparsers(required=True, metavar="COMMAND")
-
-    def command(parent: Any, name: str, run: object, meaning: str) -> argparse.ArgumentParser:
-        made: argparse.ArgumentParser = parent.add_parser(name, help=meaning, description=meaning)
-        made.set_defaults(run=run)
-        return made
-
-    command(commands, "up", run_up, "start everything and keep it running until Ctrl-C")
-    command(commands, "down", run_down, "stop what `up` started")
-    command(commands, "status", run_status, "show what is running")
-    command(commands, "logs", run_logs, "follow the logs")
-    command(commands, "shell", run_shell, "run the ssh server of the shell, as `run shell` does")
-    command(commands, "relay", run_relay, "run the relay, to which agents connect, as `run relay` does")
-    command(commands, "credentials", run_credentials, "show how the sample user of `up` signs in")
-    vault = commands.add_parser("vault", help="the vault of credentials").add_subparsers(
-        required=True, metavar="COMMAND"
-    )
-    command(vault, "key", run_vault_key, "print a new key for WAYBILL_VAULT_KEY")
-    command(vault, "status", run_vault_status, "count what is kept, by key")
-    command(vault, "rotate", run_vault_rotate, "seal all that is kept by the newest key, while everything runs")
-    run.declare(commands, command)
-    check.declare(commands, command)
-    doctor.declare(commands, command)
-    endpoint.declare(commands, command)
-    client.declare(commands, command)
-    oidc.declare(commands, command)
-    user.declare(commands, command, administration.declare_users)
-    administration.declare(commands, command)
-    saml.declare(commands, command)
-    scim.declare(commands, command)
-    task.declare(commands, command)
-    backup.declare(commands, command)
-    nightly_backup.declare(commands, command)
-    upgrade.declare(commands, command)
-    maintenance.declare(commands, command)
+    commands = Commands(main)
+    commands.add("up", run_up, "start everything and keep it running until Ctrl-C")
+    commands.add("down", run_down, "stop what `up` started")
+    commands.add("status", run_status, "show what is running")
+    commands.add("logs", run_logs, "follow the logs")
+    commands.add("shell", run_shell, "run the ssh server of the shell, as `run shell` does")
+    commands.add("relay", run_relay, "run the relay, to which agents connect, as `run relay` does")
+    commands.add("credentials", run_credentials, "show how the sample user of `up` signs in")
+    vault = commands.group("vault", "the vault of credentials")
+    vault.add("key", run_vault_key, "print a new key for WAYBILL_VAULT_KEY")
+    vault.add("status", run_vault_status, "count what is kept, by key")
+    vault.add("rotate", run_vault_rotate, "seal all that is kept by the newest key, while everything runs")
+    for module in (
+        run, check, doctor, endpoint, client, oidc, user, administration, saml, scim, task, backup, nightly_backup,
+        upgrade, maintenance,
+    ):  # fmt: skip
+        module.declare(commands)
     return main
 
 
@@ -143,9 +127,8 @@ def run_up(config: Config, arguments: argparse.Namespace) -> int:
     return up(config)
 
 
-def run_down(config: Config, arguments: argparse.Namespace) -> int:
+def run_down(config: Config, arguments: argparse.Namespace) -> None:
     say("Stopped." if Home(config.home).stop_supervisor() else f"Waybill is not running in {config.home}.")
-    return 0
 
 
 def run_status(config: Config, arguments: argparse.Namespace) -> int:
@@ -165,20 +148,20 @@ def run_status(config: Config, arguments: argparse.Namespace) -> int:
 
 
 def run_shell(config: Config, arguments: argparse.Namespace) -> int:
-    user_model()
+    open_database()
     from transferapi.shell.server.main import serve
 
     return serve(config)
 
 
 def run_relay(config: Config, arguments: argparse.Namespace) -> int:
-    user_model()
+    open_database()
     from transferapi.relay.main import serve
 
     return serve(config)
 
 
-def run_credentials(config: Config, arguments: argparse.Namespace) -> int:
+def run_credentials(config: Config, arguments: argparse.Namespace) -> None:
     """The only command that shows the secrets: `up` names their files, because its output goes into logs."""
     home = Home(config.home)
     user = home.read_json(home.prepared).get("username")
@@ -187,7 +170,6 @@ def run_credentials(config: Config, arguments: argparse.Namespace) -> int:
     client = home.read_json(home.client)
     say(f"user          {user}\npassword      {home.read_password()}\ntoken         {home.read_token()}")
     say(f"client id     {client.get('id')}\nclient secret {client.get('secret')}")
-    return 0
 
 
 def run_logs(config: Config, arguments: argparse.Namespace) -> int:
@@ -197,16 +179,13 @@ def run_logs(config: Config, arguments: argparse.Namespace) -> int:
     os.execvp("tail", ["tail", "-n", "20", "-F", *files])  # noqa: S606
 
 
-def run_vault_key(arguments: argparse.Namespace) -> int:
-    from identity.vault.keys import new_key
-
+def run_vault_key(config: Config | None, arguments: argparse.Namespace) -> None:
     say(new_key())
-    return 0
 
 
 def run_vault_status(config: Config, arguments: argparse.Namespace) -> int:
     """Status 1 where a kept credential cannot be decrypted."""
-    user_model()
+    open_database()
     from identity.vault import store as vault
 
     found = vault.status()
@@ -224,7 +203,7 @@ def run_vault_status(config: Config, arguments: argparse.Namespace) -> int:
 
 def run_vault_rotate(config: Config, arguments: argparse.Namespace) -> int:
     """Status 1 where a credential could not be decrypted; it stays as it is."""
-    user_model()
+    open_database()
     from identity.vault import store as vault
 
     done = vault.rotate()

@@ -34,8 +34,10 @@ from transferapi.config import CHECKOUT
 
 PROMOTED_AFTER, LIMIT, CONNECTIONS = 5.0, 300.0, 100
 _TOKEN = """
-from deploy.commands.user import user_model
-alice = user_model().objects.create(username="alice")
+from deploy.commands.base import open_database
+open_database()
+from identity.models import User
+alice = User.objects.create(username="alice")
 from identity import tokens
 print(tokens.issue(alice, "failover"))
 """

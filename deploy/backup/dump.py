@@ -14,6 +14,7 @@ from django.db import connection, transaction
 
 from deploy.stack.errors import StackError
 from transferapi.config import KNOWN, SECRETS, Config
+from transferapi.tasks.upkeep import last_backup
 from transferapi.version import service_version
 
 from . import archive, keys, programs
@@ -60,4 +61,6 @@ def back_up(config: Config, file: Path, keys_file: Path | None) -> tuple[dict[st
                 running.end()
 
         manifest = archive.write(file, facts, settings, dump)
-    return manifest, keys.write(keys_file, str(manifest["id"])) if keys_file else []
+    names = keys.write(keys_file, str(manifest["id"])) if keys_file else []
+    last_backup.record()
+    return manifest, names

@@ -4,54 +4,52 @@ from __future__ import annotations
 
 import argparse
 import sys
-from datetime import UTC, datetime
-from typing import Any
+from datetime import datetime
 
 from deploy.stack.errors import StackError
 from transferapi.config import Config
 
-from .up import say
-from .user import Declare, user_model, user_of
+from .base import Commands, open_database, say, user_of, utc_time
 
 
-def declare_users(users: Any, command: Declare) -> None:
+def declare_users(users: Commands) -> None:
     """Add the commands below `waybill user`."""
-    listing = command(users, "list", run_user_list, "show users, by name")
+    listing = users.add("list", run_user_list, "show users, by name")
     listing.add_argument("--text", default="", metavar="TEXT", help="a part of the name, the full name or the address")
-    off = command(
-        users, "deactivate", run_user_deactivate, "deactivate a user: no sign-in; tasks, tokens, keys and sessions end"
+    off = users.add(
+        "deactivate", run_user_deactivate, "deactivate a user: no sign-in; tasks, tokens, keys and sessions end"
     )
     off.add_argument("name")
     off.add_argument("--reason", default="", metavar="TEXT", help="for the audit log")
-    command(users, "activate", run_user_activate, "activate a deactivated user again").add_argument("name")
-    command(users, "delete", run_user_delete, "delete a deactivated user; the audit log stays").add_argument("name")
-    command(users, "show", run_user_show, "show how a user signs in, and what acts for the user").add_argument("name")
-    unlink = command(users, "unlink", run_user_unlink, "take a linked identity off a user; it signs in no more")
+    users.add("activate", run_user_activate, "activate a deactivated user again").add_argument("name")
+    users.add("delete", run_user_delete, "delete a deactivated user; the audit log stays").add_argument("name")
+    users.add("show", run_user_show, "show how a user signs in, and what acts for the user").add_argument("name")
+    unlink = users.add("unlink", run_user_unlink, "take a linked identity off a user; it signs in no more")
     unlink.add_argument("name")
     unlink.add_argument("id", metavar="ID", help="of the identity, as `waybill user show` has it")
-    command(users, "recover", run_user_recover, "send a user a link that sets a new password").add_argument("name")
-    sessions = command(users, "sessions", run_user_sessions, "show the open sessions of a user, or end them")
+    users.add("recover", run_user_recover, "send a user a link that sets a new password").add_argument("name")
+    sessions = users.add("sessions", run_user_sessions, "show the open sessions of a user, or end them")
     sessions.add_argument("name")
     sessions.add_argument("--end", action="store_true", help="end all of them")
 
 
-def declare(commands: Any, command: Declare) -> None:
+def declare(commands: Commands) -> None:
     """Add the other commands of this module."""
-    invite = command(commands, "invite", run_invite, "make an invitation, and print its link, which is shown once")
+    invite = commands.add("invite", run_invite, "make an invitation, and print its link, which is shown once")
     invite.add_argument("--email", default="", metavar="ADDRESS", help="the only address that may use it")
     invite.add_argument("--days", type=int, default=7, metavar="N", help="lifetime in days (default 7)")
     invite.add_argument("--list", action="store_true", help="show the open invitations instead")
     invite.add_argument("--take-back", metavar="ID", help="revoke an invitation instead")
-    audit = commands.add_parser("audit", help="the audit log").add_subparsers(required=True, metavar="COMMAND")
-    export = command(audit, "export", run_audit_export, "write the audit log to the standard output")
+    audit = commands.group("audit", "the audit log")
+    export = audit.add("export", run_audit_export, "write the audit log to the standard output")
     export.add_argument("--since", metavar="TIME", help="such as 2027-01-31, or 2027-01-31T12:00:00Z")
     export.add_argument("--until", metavar="TIME", help="rows before this time")
     export.add_argument("--user", metavar="NAME", help="rows about this user, or by this user")
     export.add_argument("--format", choices=("jsonl", "csv"), default="jsonl", help="(default jsonl)")
 
 
-def run_user_list(config: Config, arguments: argparse.Namespace) -> int:
-    user_model()
+def run_user_list(config: Config, arguments: argparse.Namespace) -> None:
+    open_database()
     from identity import users
 
     offset, total = 0, 1
@@ -61,28 +59,25 @@ def run_user_list(config: Config, arguments: argparse.Namespace) -> int:
             words = ["" if row.is_active else "deactivated", "staff" if row.is_staff else "", row.email]
             say("  ".join([row.username, str(row.pk), *filter(None, words)]))
         offset += 500
-    return 0
 
 
-def run_user_deactivate(config: Config, arguments: argparse.Namespace) -> int:
+def run_user_deactivate(config: Config, arguments: argparse.Namespace) -> None:
     user = user_of(arguments.name)
     from identity.administration import deactivation
 
     deactivation.deactivate(None, user, arguments.reason)
     say(f"{user.username} is not let in any more; tasks are canceled, tokens, keys and sessions have ended.")
-    return 0
 
 
-def run_user_activate(config: Config, arguments: argparse.Namespace) -> int:
+def run_user_activate(config: Config, arguments: argparse.Namespace) -> None:
     user = user_of(arguments.name)
     from identity.administration import deactivation
 
     deactivation.activate(None, user)
     say(f"{user.username} may sign in again.")
-    return 0
 
 
-def run_user_delete(config: Config, arguments: argparse.Namespace) -> int:
+def run_user_delete(config: Config, arguments: argparse.Namespace) -> None:
     user = user_of(arguments.name)
     from identity.administration import deactivation
     from identity.error_categories import CategorizedError
@@ -92,10 +87,9 @@ def run_user_delete(config: Config, arguments: argparse.Namespace) -> int:
     except CategorizedError as error:
         raise StackError(f"{error.message} See `waybill user deactivate`.") from None
     say(f"{user.username} is deleted. The history has the id {gone.pk}; the audit log keeps the name.")
-    return 0
 
 
-def run_user_show(config: Config, arguments: argparse.Namespace) -> int:
+def run_user_show(config: Config, arguments: argparse.Namespace) -> None:
     user = user_of(arguments.name)
     from identity.administration import user_account
 
@@ -119,7 +113,6 @@ def run_user_show(config: Config, arguments: argparse.Namespace) -> int:
     for consent in seen.consents:
         name, client = consent.application.name, consent.application.client_id
         say(_line("application", client, name, f"since {consent.created_at:%Y-%m-%d}", consent.scope))
-    return 0
 
 
 def _line(*words: object) -> str:
@@ -132,7 +125,7 @@ def _used(time: datetime | None) -> str:
     return f"used {time:%Y-%m-%d %H:%M:%SZ}" if time else "never used"
 
 
-def run_user_unlink(config: Config, arguments: argparse.Namespace) -> int:
+def run_user_unlink(config: Config, arguments: argparse.Namespace) -> None:
     user = user_of(arguments.name)
     from identity.administration import user_account
     from identity.linked.errors import IdentityNotFoundError
@@ -142,34 +135,31 @@ def run_user_unlink(config: Config, arguments: argparse.Namespace) -> int:
     except IdentityNotFoundError:
         raise StackError(f"{user.username} has no identity {arguments.id!r}: see `waybill user show`") from None
     say(f"The identity is not linked any more; all sessions of {user.username} have ended.")
-    return 0
 
 
-def run_user_recover(config: Config, arguments: argparse.Namespace) -> int:
+def run_user_recover(config: Config, arguments: argparse.Namespace) -> None:
     user = user_of(arguments.name)
     from identity.administration import user_account
 
     user_account.send_recovery(None, user)
     say(f"A mail to {user.email} is on its way; its link sets a new password, once.")
-    return 0
 
 
-def run_user_sessions(config: Config, arguments: argparse.Namespace) -> int:
+def run_user_sessions(config: Config, arguments: argparse.Namespace) -> None:
     user = user_of(arguments.name)
     from identity.administration import deactivation
     from identity.sessions import open_sessions
 
     if arguments.end:
         say(f"{deactivation.end_sessions(None, user)} sessions of {user.username} have ended.")
-        return 0
+        return
     for one in open_sessions.of(user):
         begun = f"{one.begun_at:%Y-%m-%d %H:%M:%SZ}" if one.begun_at else "?"
         say("  ".join([one.id, f"since {begun}", one.way or "?", one.address or "?", one.browser]).rstrip())
-    return 0
 
 
-def run_invite(config: Config, arguments: argparse.Namespace) -> int:
-    user_model()
+def run_invite(config: Config, arguments: argparse.Namespace) -> None:
+    open_database()
     from identity.sign_up import invitations
     from identity.sign_up.errors import SignUpError
 
@@ -185,12 +175,11 @@ def run_invite(config: Config, arguments: argparse.Namespace) -> int:
             say(invitations.invite(None, arguments.email, arguments.days)[1].value)
     except SignUpError as error:
         raise StackError(f"{error.message} (WAYBILL_SIGN_UP says who may make an account)") from None
-    return 0
 
 
 def run_audit_export(config: Config, arguments: argparse.Namespace) -> int:
     user = user_of(arguments.user) if arguments.user else None
-    user_model()
+    open_database()
     from identity.audit import export
 
     wanted = export.Selection(_time("--since", arguments.since), _time("--until", arguments.until), user and user.pk)
@@ -209,7 +198,6 @@ def _time(option: str, text: str | None) -> datetime | None:
     if text is None:
         return None
     try:
-        found = datetime.fromisoformat(text)
+        return utc_time(text)
     except ValueError:
         raise StackError(f"{option}: give a time such as 2027-01-31T12:00:00Z") from None
-    return found if found.tzinfo else found.replace(tzinfo=UTC)

@@ -17,17 +17,16 @@ from deploy.stack.home import Home
 from deploy.stack.postgres import Postgres
 from transferapi.config import Config
 
-from .up import say
+from .base import Commands, open_database, say, set_up_django
 from .upgrade import expand
-from .user import Declare, user_model
 
 
-def declare(commands: Any, command: Declare) -> None:
+def declare(commands: Commands) -> None:
     """Add the commands to the parser."""
-    backup = command(commands, "backup", run_backup, "write the database to a file, while everything runs")
+    backup = commands.add("backup", run_backup, "write the database to a file, while everything runs")
     backup.add_argument("file", type=Path, metavar="FILE", help="a new file; it holds no key")
     backup.add_argument("--keys", type=Path, metavar="FILE", help="another new file, for the keys and other secrets")
-    restore = command(commands, "restore", run_restore, "replace the database by a backup; all tasks are held then")
+    restore = commands.add("restore", run_restore, "replace the database by a backup; all tasks are held then")
     restore.add_argument("file", type=Path, metavar="FILE")
     restore.add_argument("--keys", type=Path, metavar="FILE", help="the file of keys that belongs to it")
     restore.add_argument("--replace", action="store_true", help="remove what the database holds")
@@ -41,20 +40,17 @@ def declare(commands: Any, command: Declare) -> None:
     )
 
 
-def run_backup(config: Config, arguments: argparse.Namespace) -> int:
-    user_model()
+def run_backup(config: Config, arguments: argparse.Namespace) -> None:
+    open_database()
     from deploy.backup import dump
-    from transferapi.tasks.upkeep import last_backup
 
     manifest, names = dump.back_up(config, arguments.file, arguments.keys)
-    last_backup.record()
     octets = manifest["parts"]["database.dump"]["size"]
     say(f"{arguments.file}: {octets} octets of the database, as of {manifest['time']}")
     if arguments.keys:
         say(f"{arguments.keys}: {', '.join(names) or 'no keys'}; keep it at another place")
     else:
         say("The keys are not in it: without the key of the vault its credentials cannot be opened (--keys).")
-    return 0
 
 
 def run_restore(config: Config, arguments: argparse.Namespace) -> int:
@@ -87,7 +83,9 @@ def _write_keys(arguments: argparse.Namespace, given: dict[str, str]) -> int:
 def _restore(config: Config, arguments: argparse.Namespace, backup: Any, given: dict[str, str]) -> int:
     from deploy.backup import keys
 
-    _set_up()
+    use_embedded_stack()
+    # Without a look at the schema: the database may be empty.
+    set_up_django()
     from django.db import OperationalError
 
     from deploy.backup import restore
@@ -153,12 +151,3 @@ def wait_until_stopped(server: Postgres) -> None:
         if time.monotonic() > until:
             raise StackError(f"a PostgreSQL still runs in {server.data}")
         time.sleep(0.1)
-
-
-def _set_up() -> None:
-    """Django, without a look at the schema: the database may be empty."""
-    use_embedded_stack()
-    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "transferapi.settings")
-    import django
-
-    django.setup()

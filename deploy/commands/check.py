@@ -25,7 +25,7 @@ from transferapi.config.secret_files import secret_text, variable_of
 if TYPE_CHECKING:
     from transferapi.config import Config
 
-    from .user import Declare
+    from .base import Commands
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 _MEANING = "check that a program of this machine works; status 1: it does not"
@@ -42,9 +42,9 @@ class _Places:
     database_url: Secret | None
 
 
-def declare(commands: Any, command: Declare) -> None:
+def declare(commands: Commands) -> None:
     """Add the command to the parser."""
-    _declare_words(command(commands, "check", run_check, _MEANING))
+    _declare_words(commands.add("check", run_check, _MEANING))
 
 
 def _declare_words(said: argparse.ArgumentParser) -> None:

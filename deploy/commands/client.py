@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
 from deploy.stack.errors import StackError
 from transferapi.config import Config
 
-from .up import say
-from .user import user_model, user_of
+from .base import Commands, open_database, say, user_of
 
 
-def declare(commands: Any, command: Any) -> None:
+def declare(commands: Commands) -> None:
     """Add the command of this module to the parser."""
-    client = command(commands, "client", run_client, "make an application of a user, or admit a program by its own id")
+    client = commands.add("client", run_client, "make an application of a user, or admit a program by its own id")
     client.usage = (
         "waybill client USER [--label TEXT]\n"
         "       waybill client add --id ID [--label TEXT] [--redirect-uri URI] [--no-globus-page]\n"
@@ -38,7 +36,7 @@ def run_client(config: Config, arguments: argparse.Namespace) -> int:
         return _make(arguments)
     if arguments.what not in ("add", "remove"):
         raise StackError("--id belongs to `waybill client add` and `waybill client remove`")
-    user_model()
+    open_database()
     from identity.provider import applications
 
     if arguments.what == "remove":

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from transferapi.config import Config, ConfigError, load
 
+from .base import Commands, say, set_up_django
 from .check import running_here
-from .up import say
-from .user import Declare
 
 if TYPE_CHECKING:
     from deploy.doctor.findings import Check, Finding
@@ -26,10 +24,10 @@ NAMES = (
 )  # fmt: skip
 
 
-def declare(commands: Any, command: Declare) -> None:
+def declare(commands: Commands) -> None:
     """Add the command to the parser."""
-    said = command(
-        commands, "doctor", run_doctor,
+    said = commands.add(
+        "doctor", run_doctor,
         "look at settings, keys, clocks, names, ports, mail, authorities, disks and versions, and say what to do; "
         "status 0: all is well, 1: warnings, 2: errors",
     )  # fmt: skip
@@ -41,10 +39,7 @@ def declare(commands: Any, command: Declare) -> None:
 def run_doctor(config: Config, arguments: argparse.Namespace) -> int:
     """Works without a database, and says so. Returns the worst severity."""
     config = running_here(config)
-    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "transferapi.settings")
-    import django
-
-    django.setup()
+    set_up_django()
     from deploy.doctor.run import run_all
 
     wanted = arguments.checks or NAMES

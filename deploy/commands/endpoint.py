@@ -11,29 +11,26 @@ from typing import Any
 from deploy.stack.errors import StackError
 from transferapi.config import Config
 
-from .up import say
-from .user import Declare, user_model
+from .base import Commands, open_database, say, say_facts
 
 #: Rows of a listing that are read at once.
 PAGE = 500
 
 
-def declare(commands: Any, command: Declare) -> None:
+def declare(commands: Commands) -> None:
     """Add the commands of this module to the parser."""
-    endpoints = commands.add_parser("endpoint", help="endpoints of all users").add_subparsers(
-        required=True, metavar="COMMAND"
-    )
-    listing = command(endpoints, "list", run_list, "show endpoints, with their unfinished tasks")
+    endpoints = commands.group("endpoint", "endpoints of all users")
+    listing = endpoints.add("list", run_list, "show endpoints, with their unfinished tasks")
     listing.add_argument("--owner", metavar="USER", help="only those of this user")
     listing.add_argument("--server", metavar="HOST", help="only those with a server on this host")
-    show = command(endpoints, "show", run_show, "show one endpoint")
-    delete = command(endpoints, "delete", run_delete, "delete an endpoint and its shares; their tasks end with a fault")
+    show = endpoints.add("show", run_show, "show one endpoint")
+    delete = endpoints.add("delete", run_delete, "delete an endpoint and its shares; their tasks end with a fault")
     for one in (show, delete):
         one.add_argument("endpoint", metavar="ENDPOINT", help="an id, or OWNER#NAME")
 
 
-def run_list(config: Config, arguments: argparse.Namespace) -> int:
-    user_model()
+def run_list(config: Config, arguments: argparse.Namespace) -> None:
+    open_database()
     from endpoints import registry
     from identity.models import User
 
@@ -52,40 +49,36 @@ def run_list(config: Config, arguments: argparse.Namespace) -> int:
             words = (str(endpoint.pk), registry.canonical_name(endpoint), _kind(endpoint), tasks[endpoint.pk])
             say("  ".join(words))
     say(f"{count} endpoints")
-    return 0
 
 
-def run_show(config: Config, arguments: argparse.Namespace) -> int:
-    user_model()
+def run_show(config: Config, arguments: argparse.Namespace) -> None:
+    open_database()
     from endpoints import registry
 
     endpoint = _found(arguments.endpoint)
-    for name, value in (
-        ("endpoint", endpoint.pk),
-        ("name", registry.canonical_name(endpoint)),
-        ("display name", endpoint.display_name),
-        ("contact", " ".join(filter(None, (endpoint.contact_email, endpoint.contact_info)))),
-        ("kind", _kind(endpoint)),
-        ("seen by", "all users" if endpoint.public else "its owner, and those with a role or a rule"),
-        ("servers", ", ".join(registry.server_uri(one) for one in endpoint.servers.all())),
-        ("data hosts", ", ".join(endpoint.data_hosts)),
-        ("shares", registry.existing().filter(host=endpoint.pk).count() or None),
-        ("created", f"{endpoint.created_at:%Y-%m-%d %H:%M:%SZ}"),
-        ("tasks", _tasks([endpoint])[endpoint.pk]),
-    ):
-        if value not in (None, ""):
-            say(f"{name:12} {value}")
-    return 0
+    facts = {
+        "endpoint": endpoint.pk,
+        "name": registry.canonical_name(endpoint),
+        "display name": endpoint.display_name,
+        "contact": " ".join(filter(None, (endpoint.contact_email, endpoint.contact_info))),
+        "kind": _kind(endpoint),
+        "seen by": "all users" if endpoint.public else "its owner, and those with a role or a rule",
+        "servers": ", ".join(registry.server_uri(one) for one in endpoint.servers.all()),
+        "data hosts": ", ".join(endpoint.data_hosts),
+        "shares": registry.existing().filter(host=endpoint.pk).count() or None,
+        "created": f"{endpoint.created_at:%Y-%m-%d %H:%M:%SZ}",
+        "tasks": _tasks([endpoint])[endpoint.pk],
+    }
+    say_facts(facts)
 
 
-def run_delete(config: Config, arguments: argparse.Namespace) -> int:
-    user_model()
+def run_delete(config: Config, arguments: argparse.Namespace) -> None:
+    open_database()
     from endpoints import registry
 
     endpoint = _found(arguments.endpoint)
     deleted = registry.delete_existing(endpoint)
     say(f"{endpoint.pk}  {registry.canonical_name(endpoint)}  deleted, with {deleted.shares} shares")
-    return 0
 
 
 def _found(ref: str) -> Any:

@@ -7,22 +7,21 @@ import re
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from deploy.backup.nightly import KEYS, delete_old
 from deploy.stack.errors import StackError
 from deploy.stack.places import lock_of
 from transferapi.config import Config
 
-from .user import Declare, user_model
+from .base import Commands, open_database
 
 KEPT, MOST_KEPT = 14, 1000
 
 
-def declare(commands: Any, command: Declare) -> None:
+def declare(commands: Commands) -> None:
     """Add the command to the parser."""
-    nightly = command(
-        commands, "nightly-backup", run_nightly, "write a backup, named by the time, and delete the oldest ones"
+    nightly = commands.add(
+        "nightly-backup", run_nightly, "write a backup, named by the time, and delete the oldest ones"
     )
     nightly.add_argument("folder", type=Path, metavar="FOLDER", help="a folder for backups")
     nightly.add_argument("--keys", type=Path, metavar="FOLDER", help="another folder, for the keys and other secrets")
@@ -39,9 +38,11 @@ def _kept(text: str) -> int:
     return number
 
 
-def run_nightly(config: Config, arguments: argparse.Namespace) -> int:
+def run_nightly(config: Config, arguments: argparse.Namespace) -> None:
     """Raises StackError, OSError."""
-    user_model()
+    open_database()
+    from deploy.backup import dump
+
     folder, keys = arguments.folder, arguments.keys
     if keys is not None and keys.resolve() == folder.resolve():
         raise StackError("the keys have a folder of their own: together with a backup they open every credential")
@@ -50,16 +51,7 @@ def run_nightly(config: Config, arguments: argparse.Namespace) -> int:
             raise StackError(f"{place} is no folder")
     with lock_of(folder, f"another backup into {folder} is under way"):
         file = folder / f"waybill-{datetime.now(UTC):%Y-%m-%dT%H%M%SZ}"
-        octets = _back_up(config, file, keys / f"{file.name}{KEYS}" if keys else None)
+        manifest, _ = dump.back_up(config, file, keys / f"{file.name}{KEYS}" if keys else None)
         deleted = delete_old(folder, keys, arguments.keep)
+    octets = manifest["parts"]["database.dump"]["size"]
     sys.stdout.write(f"{file}: {octets} octets of the database; {deleted} older files deleted\n")
-    return 0
-
-
-def _back_up(config: Config, file: Path, keys_file: Path | None) -> int:
-    from deploy.backup import dump
-    from transferapi.tasks.upkeep import last_backup
-
-    manifest, _ = dump.back_up(config, file, keys_file)
-    last_backup.record()
-    return int(manifest["parts"]["database.dump"]["size"])

@@ -7,7 +7,7 @@ import os
 import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 
 from deploy.stack.embedded import use_embedded_stack
 from deploy.stack.errors import StackError
@@ -17,17 +17,17 @@ from identity.provider.signing_keys import key_file
 from identity.provider.signing_keys.key_file import SigningKey
 from transferapi.config import Config, load_or_exit
 
+from .base import Commands
+
 #: Before a new key signs: longer than caches keep the published keys (1 h), and time to copy the file to other hosts.
 DELAY = timedelta(hours=2)
 
 
-def declare(commands: Any, command: Any) -> None:
+def declare(commands: Commands) -> None:
     """Add the commands of this module to the parser."""
-    keys = commands.add_parser("oidc", help="the keys that sign identity tokens").add_subparsers(
-        required=True, metavar="COMMAND"
-    )
-    command(keys, "status", run_status, "show the keys, and when each signs")
-    rotate = command(keys, "rotate", run_rotate, "add a new key, which signs in two hours, while everything runs")
+    keys = commands.group("oidc", "the keys that sign identity tokens")
+    keys.add("status", run_status, "show the keys, and when each signs")
+    rotate = keys.add("rotate", run_rotate, "add a new key, which signs in two hours, while everything runs")
     rotate.add_argument(
         "--leaked", action="store_true", help="the new key signs at once and the old ones are no longer published"
     )
@@ -38,12 +38,11 @@ def declare(commands: Any, command: Any) -> None:
     )
 
 
-def run_status(config: Config, arguments: argparse.Namespace) -> int:
+def run_status(config: Config, arguments: argparse.Namespace) -> None:
     _say_all(key_file.parse(_path().read_text(encoding="utf-8")), datetime.now(UTC), sys.stdout)
-    return 0
 
 
-def run_rotate(config: Config, arguments: argparse.Namespace) -> int:
+def run_rotate(config: Config, arguments: argparse.Namespace) -> None:
     """Processes read the file again when it changes. A host with a copy of the file needs the new one in two hours.
 
     The account of the service may read the keys of an installation with units, and root alone may replace them.
@@ -61,7 +60,6 @@ def run_rotate(config: Config, arguments: argparse.Namespace) -> int:
             raise StackError(f"{path}: {error}") from None
         _write(arguments.to or path, key_file.text_of(keys))
     _say_all(keys, now, sys.stderr if arguments.to == "-" else sys.stdout)
-    return 0
 
 
 def _write(target: Path | str, text: str) -> None:

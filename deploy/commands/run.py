@@ -12,14 +12,14 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from deploy.stack.errors import PassingError
 from deploy.stack.roles import MIGRATING, WEB, worker_words
 from transferapi.config import CHECKOUT, Config
 
+from .base import Commands, set_up_django
 from .upgrade import expand
-from .user import Declare
 
 #: sysexits.h: the configuration is wrong; try again later.
 EX_CONFIG, EX_TEMPFAIL = 78, 75
@@ -29,9 +29,9 @@ WAIT_SECONDS, PAUSE = 600.0, 1.0
 MOST_WAIT = 86400.0
 
 
-def declare(commands: Any, command: Declare) -> None:
+def declare(commands: Commands) -> None:
     """Add the command to the parser."""
-    said = command(commands, "run", run_role, "run one role of the service; status 78: the settings are wrong")
+    said = commands.add("run", run_role, "run one role of the service; status 78: the settings are wrong")
     said.add_argument("role", choices=tuple(ROLES))
     said.add_argument(
         "--wait",
@@ -108,17 +108,10 @@ def _relay(config: Config) -> int:
 
 
 def _set_up_with_schema() -> None:
-    _set_up()
+    set_up_django()
     from transferapi.schema_version import check_or_exit
 
     check_or_exit()
-
-
-def _set_up() -> None:
-    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "transferapi.settings")
-    import django
-
-    django.setup()
 
 
 def _migrate(config: Config, wait: float | None = None) -> int:
@@ -127,7 +120,7 @@ def _migrate(config: Config, wait: float | None = None) -> int:
     wait: the seconds for which it tries again after failures that pass. systemd needs this: it gives up the units that
     require the migrations when these fail once, also where it starts them again.
     """
-    _set_up()
+    set_up_django()
     from django.db import InterfaceError, OperationalError, connection
 
     from transferapi import schema_version

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import argparse
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from deploy.stack.errors import StackError
 from transferapi.config import Config
 
-from .up import say
-from .user import Declare, user_model
+from .base import Commands, open_database, say
 
 if TYPE_CHECKING:
     from identity.federation.saml.directory import Kept
@@ -20,17 +19,15 @@ if TYPE_CHECKING:
 EFFECT = "Names of its people end in another domain of it, or in its host; set WAYBILL_DOMAIN to another name."
 
 
-def declare(commands: Any, command: Declare) -> None:
+def declare(commands: Commands) -> None:
     """Add the commands to the parser."""
-    saml = commands.add_parser("saml", help="institutions by which people sign in").add_subparsers(
-        required=True, metavar="COMMAND"
-    )
-    command(saml, "refresh", run_refresh, "read the metadata now, as workers do every hour, and say what has changed")
+    saml = commands.group("saml", "institutions by which people sign in")
+    saml.add("refresh", run_refresh, "read the metadata now, as workers do every hour, and say what has changed")
 
 
 def run_refresh(config: Config, arguments: argparse.Namespace) -> int:
     """Status 1 where the metadata of a source were refused: what was read of it before stays, until its end."""
-    user_model()
+    open_database()
     from django.conf import settings
 
     from endpoints.addresses import provider_sites

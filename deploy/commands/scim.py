@@ -3,43 +3,38 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
 from deploy.stack.errors import StackError
 from transferapi.config import Config
 
-from .up import say
-from .user import Declare, user_model
+from .base import Commands, open_database, say
 
 
-def declare(commands: Any, command: Declare) -> None:
+def declare(commands: Commands) -> None:
     """Add the commands of this module to the parser."""
-    scim = commands.add_parser("scim", help="directories that manage users by SCIM").add_subparsers(
-        required=True, metavar="COMMAND"
-    )
-    token = command(scim, "token", run_token, "make a token of a directory, and print it, which is shown once")
+    scim = commands.group("scim", "directories that manage users by SCIM")
+    token = scim.add("token", run_token, "make a token of a directory, and print it, which is shown once")
     token.add_argument("name", help="of the directory, such as entra; a new name makes a new directory")
     token.add_argument(
         "--take-over", choices=("yes", "no"), help="yes: it may manage users who are here, by name (default no)"
     )
     token.add_argument("--users", type=int, metavar="N", help="the most users that it manages (default 10000)")
-    command(scim, "list", run_list, "show the tokens of all directories")
-    revoke = command(scim, "revoke", run_revoke, "end the tokens of a directory; its users and groups stay")
+    scim.add("list", run_list, "show the tokens of all directories")
+    revoke = scim.add("revoke", run_revoke, "end the tokens of a directory; its users and groups stay")
     revoke.add_argument("name")
     revoke.add_argument("--token", metavar="ID", help="this one only")
 
 
-def run_token(config: Config, arguments: argparse.Namespace) -> int:
-    user_model()
+def run_token(config: Config, arguments: argparse.Namespace) -> None:
+    open_database()
     from identity.scim import clients
 
     takes_over = None if arguments.take_over is None else arguments.take_over == "yes"
     say(clients.make_token(arguments.name, takes_over=takes_over, max_users=arguments.users).value)
-    return 0
 
 
-def run_list(config: Config, arguments: argparse.Namespace) -> int:
-    user_model()
+def run_list(config: Config, arguments: argparse.Namespace) -> None:
+    open_database()
     from identity.scim import clients
 
     for row in clients.listed():
@@ -47,15 +42,13 @@ def run_list(config: Config, arguments: argparse.Namespace) -> int:
         takes = "takes users over" if row.client.takes_over else ""
         words = [row.client.name, str(row.pk), f"made {row.created_at:%Y-%m-%d}", f"used {used}"]
         say("  ".join([*words, f"at most {row.client.max_users} users", takes]).rstrip())
-    return 0
 
 
-def run_revoke(config: Config, arguments: argparse.Namespace) -> int:
-    user_model()
+def run_revoke(config: Config, arguments: argparse.Namespace) -> None:
+    open_database()
     from identity.scim import clients
 
     ended = clients.revoke(arguments.name, arguments.token)
     if not ended:
         raise StackError("there is no such token: `waybill scim list` shows them all")
     say(f"{ended} tokens of {arguments.name} have ended.")
-    return 0

@@ -12,86 +12,80 @@ from deploy.stack.errors import StackError
 from identity.error_categories import CategorizedError
 from transferapi.config import Config
 
-from .up import say
-from .user import Declare, user_model
+from .base import Commands, open_database, say, say_facts
 
 
-def declare(commands: Any, command: Declare) -> None:
+def declare(commands: Commands) -> None:
     """Add the commands of this module to the parser."""
-    tasks = commands.add_parser("task", help="tasks of all users").add_subparsers(required=True, metavar="COMMAND")
-    listing = command(tasks, "list", run_list, "show unfinished tasks, with what each would still do")
+    tasks = commands.group("task", "tasks of all users")
+    listing = tasks.add("list", run_list, "show unfinished tasks, with what each would still do")
     listing.add_argument("--held", action="store_true", help="only those that you hold, and held timers")
-    command(tasks, "show", run_show, "show one task").add_argument("task", type=_id)
-    cancel = command(tasks, "cancel", run_cancel, "cancel tasks")
+    tasks.add("show", run_show, "show one task").add_argument("task", type=_id)
+    cancel = tasks.add("cancel", run_cancel, "cancel tasks")
     cancel.add_argument("tasks", type=_id, nargs="+", metavar="TASK")
     cancel.add_argument("--message", default="", metavar="TEXT", help="for the owner")
-    hold = command(tasks, "hold", run_hold, "keep tasks from running until `release`")
+    hold = tasks.add("hold", run_hold, "keep tasks from running until `release`")
     hold.add_argument("tasks", type=_id, nargs="+", metavar="TASK")
     hold.add_argument("--message", default="", metavar="TEXT", help="for the owner")
-    release = command(tasks, "release", run_release, "let held tasks and timers run")
+    release = tasks.add("release", run_release, "let held tasks and timers run")
     release.add_argument("tasks", type=_id, nargs="*", metavar="ID", help="a task or a timer")
     release.add_argument("--all", action="store_true", help="all held tasks and timers")
     release.add_argument("--dry-run", action="store_true", help="only show what each would do")
 
 
-def run_list(config: Config, arguments: argparse.Namespace) -> int:
-    user_model()
+def run_list(config: Config, arguments: argparse.Namespace) -> None:
+    open_database()
     from transferapi.tasks.managers import holds
     from transferapi.timers import holds as timer_holds
 
     count = _show(map(_task_line, holds.unfinished(held=arguments.held)))
     timers = _show(map(_timer_line, timer_holds.held()))
     say(f"{count} {'held' if arguments.held else 'unfinished'} tasks, {timers} held timers")
-    return 0
 
 
-def run_show(config: Config, arguments: argparse.Namespace) -> int:
-    user_model()
+def run_show(config: Config, arguments: argparse.Namespace) -> None:
+    open_database()
     from transferapi.tasks.managers import holds
 
     task = holds.find(arguments.task)
-    for name, value in (
-        ("task", task.pk),
-        ("owner", task.owner.username),
-        ("label", task.label),
-        ("state", f"{task.status} ({task.phase})"),
-        ("why", f"{task.nice_status}: {task.nice_status_details}" if task.nice_status else None),
-        ("from, to", _places(task)),
-        ("submitted", f"{task.request_time:%Y-%m-%d %H:%M:%SZ}"),
-        ("deadline", f"{task.deadline:%Y-%m-%d %H:%M:%SZ}"),
-        ("ended", f"{task.completion_time:%Y-%m-%d %H:%M:%SZ}" if task.completion_time else None),
-        ("transferred", f"{task.files_transferred} of {task.files} files, {task.bytes_transferred} octets"),
-        ("left", None if task.completion_time else _left(task)),
-        ("faults", task.faults),
-    ):
-        if value not in (None, ""):
-            say(f"{name:12} {value}")
-    return 0
+    facts = {
+        "task": task.pk,
+        "owner": task.owner.username,
+        "label": task.label,
+        "state": f"{task.status} ({task.phase})",
+        "why": f"{task.nice_status}: {task.nice_status_details}" if task.nice_status else None,
+        "from, to": _places(task),
+        "submitted": f"{task.request_time:%Y-%m-%d %H:%M:%SZ}",
+        "deadline": f"{task.deadline:%Y-%m-%d %H:%M:%SZ}",
+        "ended": f"{task.completion_time:%Y-%m-%d %H:%M:%SZ}" if task.completion_time else None,
+        "transferred": f"{task.files_transferred} of {task.files} files, {task.bytes_transferred} octets",
+        "left": None if task.completion_time else _left(task),
+        "faults": task.faults,
+    }
+    say_facts(facts)
 
 
-def run_cancel(config: Config, arguments: argparse.Namespace) -> int:
+def run_cancel(config: Config, arguments: argparse.Namespace) -> None:
     """Cancels those that it finds, one after the other; status 1 where one was not found."""
-    user_model()
+    open_database()
     from transferapi.tasks import moves
 
     for task_id in arguments.tasks:
         said = moves.cancel_by_operator(task_id, arguments.message)
         say(f"{task_id}  {said}")
-    return 0
 
 
-def run_hold(config: Config, arguments: argparse.Namespace) -> int:
-    user_model()
+def run_hold(config: Config, arguments: argparse.Namespace) -> None:
+    open_database()
     from transferapi.tasks.managers import holds
 
     for task_id in arguments.tasks:
         holds.hold(task_id, arguments.message)
         say(f"{task_id}  held")
-    return 0
 
 
 def run_release(config: Config, arguments: argparse.Namespace) -> int:
-    user_model()
+    open_database()
     if bool(arguments.tasks) == arguments.all:
         raise StackError("name tasks or timers, or give --all; `waybill task list --held` shows them")
     from transferapi.tasks.managers import holds

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import subprocess
@@ -21,6 +20,8 @@ from deploy.stack.programs import Instance, make_instance
 from deploy.stack.supervisor import ProgramState, RunningProgram, Supervisor
 from identity.sessions import one_time_link
 from transferapi.config import Config
+
+from .base import say
 
 START_SECONDS = 180.0
 
@@ -167,13 +168,6 @@ Waybill is up.
 
 `make status` and `make logs` in another terminal; Ctrl-C here, or `make down`, stops it. The data stays.
 """
-
-
-def say(text: str) -> None:
-    """Write to the terminal, if it is still there."""
-    with contextlib.suppress(OSError, ValueError):
-        sys.stdout.write(text + "\n")
-        sys.stdout.flush()
 
 
 def logs(home: Path) -> list[Path]:

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import argparse
-import os
 from typing import Any
 
 from deploy.stack.embedded import use_embedded_stack
 from deploy.stack.errors import StackError
 from transferapi.config import Config
 
-from .up import say
-from .user import Declare
+from .base import Commands, say, set_up_django
 
 #: Seconds from which an open transaction is worth a line.
 LONG = 5.0
 
 
-def declare(commands: Any, command: Declare) -> None:
+def declare(commands: Commands) -> None:
     """Add the command to the parser."""
-    upgrade = command(
-        commands, "upgrade", run_upgrade, "bring the database to this version, while the previous version runs"
+    upgrade = commands.add(
+        "upgrade", run_upgrade, "bring the database to this version, while the previous version runs"
     )
     upgrade.add_argument(
         "--check", action="store_true", help="only show what would be done; status 1: not possible now"
@@ -32,11 +30,9 @@ def declare(commands: Any, command: Declare) -> None:
 
 def run_upgrade(config: Config, arguments: argparse.Namespace) -> int:
     use_embedded_stack()
-    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "transferapi.settings")
-    import django
+    set_up_django()
     from django.db import OperationalError
 
-    django.setup()
     from deploy.upgrade import plan, run
 
     try:

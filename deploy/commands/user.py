@@ -4,77 +4,69 @@ from __future__ import annotations
 
 import argparse
 import getpass
-import os
 import sys
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from deploy.stack.embedded import use_embedded_stack
 from deploy.stack.errors import StackError
 from transferapi.config import Config
 
-from .up import say
+from . import administration
+from .base import Commands, open_database, say, user_of, utc_time
 
 
-class Declare(Protocol):
-    """Adds a command to a parser."""
-
-    def __call__(self, parent: Any, name: str, run: object, meaning: str, /) -> argparse.ArgumentParser: ...
-
-
-def declare(commands: Any, command: Declare, more: Callable[[Any, Declare], None]) -> None:
-    """Add the commands of this module to the parser. more: adds others below `waybill user`."""
-    _declare_users(commands, command, more)
-    password = command(commands, "password", run_password, "give a user a password for the pages")
+def declare(commands: Commands) -> None:
+    """Add the commands of this module to the parser, and all others below `waybill user`."""
+    _declare_users(commands)
+    password = commands.add("password", run_password, "give a user a password for the pages")
     password.add_argument("name")
     password.add_argument(
         "--generate", action="store_true", help="generate and print a password instead of asking for one"
     )
-    certificate = command(commands, "certificate", run_certificate, "let a certificate subject sign in as a user")
+    certificate = commands.add("certificate", run_certificate, "let a certificate subject sign in as a user")
     certificate.add_argument("name")
     certificate.add_argument("subject", help="such as /O=Grid/OU=Site/CN=Name")
-    command(commands, "token", run_token, "make an API token and print it").add_argument("name")
-    _declare_keys(commands, command)
+    commands.add("token", run_token, "make an API token and print it").add_argument("name")
+    _declare_keys(commands)
 
 
-def _declare_users(commands: Any, command: Declare, more: Callable[[Any, Declare], None]) -> None:
-    users = commands.add_parser("user", help="users").add_subparsers(required=True, metavar="COMMAND")
+def _declare_users(commands: Commands) -> None:
+    users = commands.group("user", "users")
     for name, run, meaning in (
         ("add", run_user_add, "make a user"),
         ("set", run_user_set, "change the details of a user; an empty text removes one"),
     ):
-        said = command(users, name, run, meaning)
+        said = users.add(name, run, meaning)
         said.add_argument("name")
         said.add_argument("--email", metavar="ADDRESS", help="the address for mails about the user's tasks")
         said.add_argument("--full-name", metavar="TEXT", help="the full name that others see")
         said.add_argument("--active", choices=("yes", "no"), help="no: the user cannot sign in by any way")
         said.add_argument("--staff", choices=("yes", "no"), help="yes: the user manages users in the console")
-    more(users, command)
-    codes = command(users, "no-codes", run_no_codes, "sign a user in without one-time codes, as after a lost phone")
+    administration.declare_users(users)
+    codes = users.add("no-codes", run_no_codes, "sign a user in without one-time codes, as after a lost phone")
     codes.add_argument("name")
-    passkeys = command(users, "no-passkeys", run_no_passkeys, "remove a user's passkeys, as after a lost device")
+    passkeys = users.add("no-passkeys", run_no_passkeys, "remove a user's passkeys, as after a lost device")
     passkeys.add_argument("name")
 
 
-def _declare_keys(commands: Any, command: Declare) -> None:
-    keys = commands.add_parser("key", help="ssh keys of users").add_subparsers(required=True, metavar="COMMAND")
-    add = command(keys, "add", run_key_add, "let a user sign in to the ssh shell by a public key")
+def _declare_keys(commands: Commands) -> None:
+    keys = commands.group("key", "ssh keys of users")
+    add = keys.add("add", run_key_add, "let a user sign in to the ssh shell by a public key")
     add.add_argument("name", metavar="USER")
     add.add_argument("file", metavar="FILE", help="such as ~/.ssh/id_ed25519.pub; - for the standard input")
     add.add_argument("--label", default="", metavar="TEXT", help="name of the key; default: its comment")
     add.add_argument("--expires", metavar="TIME", help="a number of days (30d), or a date (2027-01-31)")
     add.add_argument("--commands", metavar="NAME,...", help="the only commands of the shell that it may run")
     add.add_argument("--endpoints", metavar="ENDPOINT,...", help="the only endpoints that it reaches")
-    command(keys, "list", run_key_list, "show the ssh keys of a user").add_argument("name", metavar="USER")
-    remove = command(keys, "remove", run_key_remove, "remove this ssh key of a user")
+    keys.add("list", run_key_list, "show the ssh keys of a user").add_argument("name", metavar="USER")
+    remove = keys.add("remove", run_key_remove, "remove this ssh key of a user")
     remove.add_argument("name", metavar="USER")
     remove.add_argument("fingerprint", metavar="FINGERPRINT", help="as `waybill key list` shows it: SHA256:...")
 
 
-def run_user_add(config: Config, arguments: argparse.Namespace) -> int:
-    user_model()
+def run_user_add(config: Config, arguments: argparse.Namespace) -> None:
+    open_database()
     from identity import users
     from identity.administration import deactivation
 
@@ -85,10 +77,9 @@ def run_user_add(config: Config, arguments: argparse.Namespace) -> int:
     except users.UserExistsError as error:
         raise StackError(f"{error}: `waybill user set {arguments.name}` changes what is known of it") from None
     say(f"The user {user.username} is there; `waybill token {user.username}` makes a token.")
-    return 0
 
 
-def run_user_set(config: Config, arguments: argparse.Namespace) -> int:
+def run_user_set(config: Config, arguments: argparse.Namespace) -> None:
     user = user_of(arguments.name)
     from identity import users
     from identity.administration import deactivation
@@ -102,7 +93,6 @@ def run_user_set(config: Config, arguments: argparse.Namespace) -> int:
         user = (deactivation.activate if arguments.active == "yes" else deactivation.deactivate)(None, user)
     known = (user.email or "no mail address", user.get_full_name(), "" if user.is_active else "not let in")
     say(f"{user.username}: {', '.join(filter(None, known))}")
-    return 0
 
 
 def _said(arguments: argparse.Namespace) -> Any:
@@ -112,15 +102,14 @@ def _said(arguments: argparse.Namespace) -> Any:
     return users.UserDetails(arguments.email, arguments.full_name, staff)
 
 
-def run_token(config: Config, arguments: argparse.Namespace) -> int:
+def run_token(config: Config, arguments: argparse.Namespace) -> None:
     user = user_of(arguments.name)
     from identity import tokens
 
     say(tokens.issue(user, "waybill token"))
-    return 0
 
 
-def run_password(config: Config, arguments: argparse.Namespace) -> int:
+def run_password(config: Config, arguments: argparse.Namespace) -> None:
     """Set a password; other sessions of the user end."""
     user = user_of(arguments.name)
     from identity import password_sign_in
@@ -132,7 +121,6 @@ def run_password(config: Config, arguments: argparse.Namespace) -> int:
     except password_sign_in.PasswordRefusedError as error:
         raise StackError(error.reason) from None
     say(new.value if arguments.generate else f"{user.username} has a new password.")
-    return 0
 
 
 def _asked_for_password() -> str:
@@ -145,7 +133,7 @@ def _asked_for_password() -> str:
     return new
 
 
-def run_certificate(config: Config, arguments: argparse.Namespace) -> int:
+def run_certificate(config: Config, arguments: argparse.Namespace) -> None:
     user = user_of(arguments.name)
     from identity import certificate_subjects
     from identity.gsi.name_parsing import BadNameError, normalized_slash_name
@@ -160,29 +148,26 @@ def run_certificate(config: Config, arguments: argparse.Namespace) -> int:
     except certificate_subjects.TooManySubjectsError as error:
         raise StackError(f"a user has at most {error.limit} subjects") from None
     say(f"{subject} signs in as {user.username}.")
-    return 0
 
 
-def run_no_codes(config: Config, arguments: argparse.Namespace) -> int:
+def run_no_codes(config: Config, arguments: argparse.Namespace) -> None:
     """The user signs in by password alone, and may enrol again."""
     user = user_of(arguments.name)
     from identity.administration import user_account
 
     were_on = user_account.turn_codes_off(None, user)
     say(f"{user.username} signs in without one-time codes{'.' if were_on else ', as before.'}")
-    return 0
 
 
-def run_no_passkeys(config: Config, arguments: argparse.Namespace) -> int:
+def run_no_passkeys(config: Config, arguments: argparse.Namespace) -> None:
     """The user signs in by password, and by one-time codes where they are on."""
     user = user_of(arguments.name)
     from identity.administration import user_account
 
     say(f"{user.username} has no passkeys now; {user_account.remove_passkeys(None, user)} removed.")
-    return 0
 
 
-def run_key_add(config: Config, arguments: argparse.Namespace) -> int:
+def run_key_add(config: Config, arguments: argparse.Namespace) -> None:
     user = user_of(arguments.name)
     from identity.ssh_keys import services as ssh_keys
     from identity.ssh_keys.errors import KeyInvalidError
@@ -195,10 +180,9 @@ def run_key_add(config: Config, arguments: argparse.Namespace) -> int:
     except KeyInvalidError as error:
         raise StackError(f"{arguments.file}: {error.reason}") from None
     say(f"{key.fingerprint} signs in as {user.username}.")
-    return 0
 
 
-def run_key_list(config: Config, arguments: argparse.Namespace) -> int:
+def run_key_list(config: Config, arguments: argparse.Namespace) -> None:
     user = user_of(arguments.name)
     from identity.ssh_keys import services as ssh_keys
 
@@ -211,10 +195,9 @@ def run_key_list(config: Config, arguments: argparse.Namespace) -> int:
         ]
         used = f"{key.last_used_at:%Y-%m-%d %H:%M:%SZ}" if key.last_used_at else "never"
         say("  ".join([key.fingerprint, key.algorithm, f"used {used}", *facts, key.label]).rstrip())
-    return 0
 
 
-def run_key_remove(config: Config, arguments: argparse.Namespace) -> int:
+def run_key_remove(config: Config, arguments: argparse.Namespace) -> None:
     user = user_of(arguments.name)
     from identity.ssh_keys import services as ssh_keys
     from identity.ssh_keys.errors import KeyNotFoundError
@@ -224,7 +207,6 @@ def run_key_remove(config: Config, arguments: argparse.Namespace) -> int:
     except KeyNotFoundError:
         raise StackError(f"{user.username} has no key {arguments.fingerprint!r}: see `waybill key list`") from None
     say(f"{key.fingerprint} signs in as {user.username} no more.")
-    return 0
 
 
 def _key_text(name: str) -> str:
@@ -256,40 +238,6 @@ def _expiry(text: str | None) -> datetime | None:
     try:
         if text.endswith("d"):
             return datetime.now(UTC) + timedelta(days=int(text[:-1]))
-        found = datetime.fromisoformat(text)
+        return utc_time(text)
     except (ValueError, OverflowError):
         raise StackError("--expires: give a number of days such as 30d, or a date such as 2027-01-31") from None
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
-
-
-def user_of(name: str) -> Any:
-    """Raises StackError when there is none."""
-    user_model()
-    from identity import users
-
-    user = users.named(name)
-    if user is None:
-        raise StackError(f"there is no user {name!r}: `waybill user add {name}` makes one")
-    return user
-
-
-def user_model() -> Any:
-    """Django's user model, after the database answers. Raises StackError when it does not."""
-    use_embedded_stack()
-    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "transferapi.settings")
-    import django
-    from django.db import DatabaseError, connection
-
-    django.setup()
-    from transferapi import schema_version
-
-    try:
-        connection.ensure_connection()
-        schema_version.check()
-    except DatabaseError:
-        raise StackError("the database does not answer: is Waybill running? (`make up`)") from None
-    except schema_version.WrongSchemaError as error:
-        raise StackError(str(error)) from None
-    from identity.models import User
-
-    return User

@@ -91,7 +91,7 @@ def ssh_key(tmp_path: Path) -> tuple[str, str]:
 @pytest.fixture
 def commands_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """`waybill` commands, called in this process, use the database of the test in place of that of `make up`."""
-    monkeypatch.setattr("deploy.commands.user.use_embedded_stack", lambda: None)
+    monkeypatch.setattr("deploy.commands.base.use_embedded_stack", lambda: None)
 
 
 @pytest.fixture

@@ -29,8 +29,9 @@ pytestmark = pytest.mark.timeout(240)
 #: A user with a credential, a session, a token and a timer, and a task that a worker has.
 FILL = """
 import datetime, uuid
-from deploy.commands.user import user_model
-User = user_model()
+from deploy.commands.base import open_database
+open_database()
+from identity.models import User
 from identity import tokens
 from identity.models import UserSession
 from identity.vault import store

@@ -43,7 +43,7 @@ def keys(tmp_path: Path) -> Path:
 
 def waybill(*words: str, **environ: str) -> int:
     arguments = cli.parser().parse_args(["nightly-backup", *words])
-    return int(arguments.run(load(environ), arguments))
+    return cli.carry_out(load(environ), arguments)
 
 
 def names(folder: Path) -> list[str]:

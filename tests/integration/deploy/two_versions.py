@@ -34,8 +34,10 @@ FILES = {f"{number}": random.Random(number).randbytes(1000 * number) for number 
 #: A user with a token and two endpoints.
 CAST = """
 import json, sys
-from deploy.commands.user import user_model
-alice = user_model().objects.create(username="alice")
+from deploy.commands.base import open_database
+open_database()
+from identity.models import User
+alice = User.objects.create(username="alice")
 from identity import tokens
 from endpoints import registry
 ends = [registry.create(alice, {"name": name, "display_name": name},

@@ -118,7 +118,7 @@ def get(port: int, path: str) -> tuple[int, dict[str, Any]]:
 
 def waybill(*words: str, **environ: str) -> int:
     arguments = cli.parser().parse_args(words)
-    return int(arguments.run(load(environ), arguments))
+    return cli.carry_out(load(environ), arguments)
 
 
 @pytest.fixture
