@@ -10,13 +10,11 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from deploy.doctor.programs import CHECKS, ListeningAddresses
+from deploy.doctor.programs import CHECKS, Here, ListeningAddresses
 from deploy.stack.errors import StackError
-from endpoints.connect.relay_address import RelayAddress
 from endpoints.connect.relay_address import parse as parse_relay_address
 from identity.hidden import Secret
 from transferapi.config import urls, values
@@ -27,19 +25,9 @@ if TYPE_CHECKING:
 
     from .base import Commands
 
+#: As `transferapi.config` has it, which loads the configuration for it.
 CHECKOUT = Path(__file__).resolve().parents[2]
 _MEANING = "check that a program of this machine works; status 1: it does not"
-
-
-@dataclass(frozen=True)
-class _Places:
-    web_host: str
-    port: int
-    tls_certificate: Path | None
-    ssh_host: str
-    ssh_port: int
-    relay: RelayAddress
-    database_url: Secret | None
 
 
 def declare(commands: Commands) -> None:
@@ -71,7 +59,7 @@ def run_check(config: Config, arguments: argparse.Namespace) -> int:
     return _run(running_here(config), arguments)
 
 
-def _run(here: ListeningAddresses, arguments: argparse.Namespace) -> int:
+def _run(here: Here, arguments: argparse.Namespace) -> int:
     CHECKS[arguments.program](here, arguments.exclude)
     sys.stdout.write(f"{arguments.program}: works\n")
     return 0
@@ -92,7 +80,7 @@ def places(environ: Mapping[str, str]) -> ListeningAddresses:
         except ValueError as error:
             raise StackError(f"{name}: {error}") from None
 
-    return _Places(
+    return ListeningAddresses(
         web_host=read("WAYBILL_WEB_HOST", values.address, "127.0.0.1"),
         port=read("WAYBILL_PORT", values.port, "8000"),
         tls_certificate=read("WAYBILL_TLS_CERTIFICATE", values.file_or_none, ""),

@@ -11,8 +11,9 @@ import os
 import socket
 import ssl
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import urlencode
 
 from deploy.stack.errors import StackError
@@ -20,6 +21,9 @@ from deploy.web.client_tls import client_context
 from endpoints.connect.relay_address import RelayAddress
 from identity.hidden import Secret
 from transferapi.tasks.upkeep.worker_reports import AGES, GONE_SECONDS
+
+if TYPE_CHECKING:
+    from transferapi.config import Config
 
 #: Seconds for an answer: `/readyz` itself takes 2 s where something hangs.
 SECONDS = 5.0
@@ -29,26 +33,23 @@ MOST = 1 << 16
 _ANY = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104
 
 
-class ListeningAddresses(Protocol):
-    """Where the programs of this machine listen; `Config` has these settings, too."""
+@dataclass(frozen=True)
+class ListeningAddresses:
+    """Where the programs of this machine listen: settings of `Config`, for a check that does without the others."""
 
-    @property
-    def web_host(self) -> str: ...
-    @property
-    def port(self) -> int: ...
-    @property
-    def tls_certificate(self) -> Path | None: ...
-    @property
-    def ssh_host(self) -> str: ...
-    @property
-    def ssh_port(self) -> int: ...
-    @property
-    def relay(self) -> RelayAddress: ...
-    @property
-    def database_url(self) -> Secret | None: ...
+    web_host: str
+    port: int
+    tls_certificate: Path | None
+    ssh_host: str
+    ssh_port: int
+    relay: RelayAddress
+    database_url: Secret | None
 
 
-def _web(here: ListeningAddresses, exclude: list[str]) -> None:
+Here: TypeAlias = "ListeningAddresses | Config"
+
+
+def _web(here: Here, exclude: list[str]) -> None:
     context = client_context(here.tls_certificate)
     asked = _connection(_ANY.get(here.web_host, here.web_host), here.port, context)
     words = urlencode([("exclude", name) for name in exclude])
@@ -80,7 +81,7 @@ def _reasons(body: bytes) -> str:
         return "the web server answered something that is not of Waybill"
 
 
-def _worker(here: ListeningAddresses, exclude: list[str]) -> None:
+def _worker(here: Here, exclude: list[str]) -> None:
     host = socket.gethostname()
     reports = _reports(here, host)
     if not reports:
@@ -107,7 +108,7 @@ def _runs(name: str, seconds: float) -> bool:
     return not is_zombie and uptime - int(fields[19]) / os.sysconf("SC_CLK_TCK") > seconds
 
 
-def _reports(here: ListeningAddresses, host: str) -> dict[str, float]:
+def _reports(here: Here, host: str) -> dict[str, float]:
     """Seconds since the last report of each worker of the host, by name."""
     if here.database_url is None:
         raise StackError("DATABASE_URL is not set, so that no worker can be found")
@@ -128,7 +129,7 @@ def _reports(here: ListeningAddresses, host: str) -> dict[str, float]:
         raise StackError(f"PostgreSQL does not say whether a worker runs: {reason}") from None
 
 
-def _shell(here: ListeningAddresses, exclude: list[str]) -> None:
+def _shell(here: Here, exclude: list[str]) -> None:
     try:
         with socket.create_connection((_ANY.get(here.ssh_host, here.ssh_host), here.ssh_port), SECONDS) as sock:
             greeting = sock.recv(64)
@@ -138,7 +139,7 @@ def _shell(here: ListeningAddresses, exclude: list[str]) -> None:
         raise StackError(f"the program at port {here.ssh_port} is not the ssh shell")
 
 
-def _relay(here: ListeningAddresses, exclude: list[str]) -> None:
+def _relay(here: Here, exclude: list[str]) -> None:
     where = here.relay
     try:
         if where.path:
@@ -151,7 +152,7 @@ def _relay(here: ListeningAddresses, exclude: list[str]) -> None:
         raise StackError(f"the relay does not answer at {where}: {error}") from None
 
 
-CHECKS: dict[str, Callable[[ListeningAddresses, list[str]], None]] = {
+CHECKS: dict[str, Callable[[Here, list[str]], None]] = {
     "web": _web,
     "worker": _worker,
     "shell": _shell,
