@@ -12,14 +12,13 @@ from pathlib import Path
 from deploy.sample.data import make_sample_data
 from deploy.stack.child import die_with_parent, no_core_dumps, spawn, stop
 from deploy.stack.errors import StackError
-from deploy.stack.fingerprint import CHECKOUT
 from deploy.stack.forked import load
 from deploy.stack.free_ports import HOST
 from deploy.stack.home import Home, write_private
 from deploy.stack.programs import Instance, make_instance
 from deploy.stack.supervisor import ProgramState, RunningProgram, Supervisor
 from identity.sessions import one_time_link
-from transferapi.config import Config
+from transferapi.config import CHECKOUT, Config
 
 from .base import say
 

@@ -15,12 +15,13 @@ import sys
 import tempfile
 from pathlib import Path
 
+from transferapi.config import CHECKOUT
+
 from . import bill, chart, debian, image, packages
 from .errors import ReleaseError
 from .source import SourceCopy, copy_commit, run
 from .sums import sign, write_sums
 
-CHECKOUT = Path(__file__).resolve().parents[2]
 PARTS = ("packages", "agent", "chart", "bill", "image", "debian")
 
 

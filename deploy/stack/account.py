@@ -19,8 +19,9 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from transferapi.config import CHECKOUT
+
 from .errors import HomeError, StackError
-from .fingerprint import CHECKOUT
 from .home import Home
 from .places import account_reaches, drop_to, may_read_all, wheel_folder
 

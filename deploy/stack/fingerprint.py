@@ -6,7 +6,7 @@ import hashlib
 from importlib.metadata import version
 from pathlib import Path
 
-CHECKOUT = Path(__file__).resolve().parent.parent.parent
+from transferapi.config import CHECKOUT
 
 
 def migrations_fingerprint() -> str:

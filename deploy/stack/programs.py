@@ -14,21 +14,20 @@ from functools import partial
 from pathlib import Path
 
 from deploy.web.client_tls import client_context
-from transferapi.config import Config
+from transferapi.config import CHECKOUT, Config
 
 from . import forked
 from .embedded import embedded_environment
 from .errors import BusyError
-from .fingerprint import CHECKOUT, migrations_fingerprint
+from .fingerprint import migrations_fingerprint
 from .free_ports import HOST, free_port, is_free
 from .home import Home
 from .postgres import Postgres
+from .prepare import SSH
 from .redis import Redis
 from .supervisor import SupervisedProgram
 
 ENDPOINTS = ("ep1", "ep2")
-#: The name of the port of the ssh shell, beside those of the endpoints.
-SSH = "ssh"
 
 
 @dataclass(frozen=True)

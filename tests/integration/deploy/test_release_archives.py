@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from deploy.release.__main__ import CHECKOUT, compare, release
+from deploy.release.__main__ import compare, release
 from deploy.release.archives import read_tar
 from deploy.release.errors import ReleaseError
+from transferapi.config import CHECKOUT
 
 PARTS = ["packages", "agent", "bill"]
 ROOMS = ("deploy/", "endpoints/", "identity/", "transferapi/", "webui/", "workers/")
