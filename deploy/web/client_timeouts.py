@@ -17,6 +17,3 @@ class ClientTimeouts:
     slowest: int
     idle: float
     closing: float = 2.0
-
-
-__all__ = ["ClientTimeouts"]

@@ -26,6 +26,3 @@ class EarlyAnswer:
         head = _HEAD.format(status=self.status, kind=self.kind, length=len(text))
         more = "".join(f"{name}: {value}\r\n" for name, value in {**_FIXED, **self.headers}.items())
         return f"{head}{more}\r\n".encode("latin-1") + text
-
-
-__all__ = ["EarlyAnswer"]

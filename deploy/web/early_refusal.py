@@ -71,6 +71,3 @@ def _refusal(error: Exception, path: str, request: Any) -> EarlyAnswer:
     status, headers, document = errors.answer(error, shown)
     phrase = f"{status} {HTTPStatus(status).phrase}"
     return EarlyAnswer(phrase, json.dumps(document), "application/json", headers, errors.request_id(shown))
-
-
-__all__ = ["readable", "refusal_of"]

@@ -84,6 +84,3 @@ class FairQueue(Generic[T]):
         """A request for which `done` was called goes on in its thread: its client may then exceed a limit."""
         with self._lock:
             self._count(network, credential, 1)
-
-
-__all__ = ["FairQueue"]

@@ -390,6 +390,3 @@ class StreamWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
         """Whether a worker that stops waits for this connection: for its request, or for the end of it."""
         new = conn.stage in (Stage.SHAKING, Stage.HEAD) and now - conn.since < self.FIRST
         return new or conn.stage in (Stage.BODY, Stage.SENDING)
-
-
-__all__ = ["AGAIN", "BELONGS_TO", "KEY", "HandOver", "StreamWorker"]
