@@ -38,16 +38,8 @@ class EmbeddedServer(ABC):
 
     def start(self, *, timeout: float | None = None) -> None:
         """Start, and wait until it answers. Raises StackError."""
-        self.launch()
-        self.wait_ready(timeout=timeout)
-
-    def launch(self) -> None:
-        """Start without waiting."""
         self.prepare()
         self.process = spawn(self.command(), log=self.log)
-
-    def wait_ready(self, *, timeout: float | None = None) -> None:
-        assert self.process is not None, "launch() first"
         wait_ready(self.name, self.process, self.ready, timeout=timeout or self.start_seconds, log=self.log)
 
     def stop(self, *, timeout: float = 10.0) -> None:

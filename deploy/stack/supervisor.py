@@ -25,6 +25,8 @@ LONGEST_PAUSE = 10.0
 RECOVERED_AFTER = 30.0
 #: A program that crashes more often than this during the start makes the start fail.
 START_TRIES = 5
+#: Seconds after its start until a program must be ready.
+READY_SECONDS = 60.0
 #: Seconds between two checks of the size of logs.
 TRIM_SECONDS = 60.0
 #: Ctrl-C ends everything in two rounds: first the users of the servers, then the servers.
@@ -40,7 +42,6 @@ class SupervisedProgram:
     work: in place of a program, a function that a child runs; see `child.fork`.
     once: it is expected to end by itself, and is ready when it has ended well.
     server: others depend on it until the end, so it is stopped after them.
-    ready_timeout: seconds until it must be ready.
     """
 
     name: str
@@ -54,7 +55,6 @@ class SupervisedProgram:
     once: bool = False
     server: bool = False
     stop: signal.Signals = signal.SIGTERM
-    ready_timeout: float = 60.0
 
 
 class ProgramState(Enum):
@@ -205,7 +205,7 @@ class Supervisor:
             self._crashed(running, code)
         elif running.program.ready(running.text()):
             self._change(running, ProgramState.READY)
-        elif time.monotonic() > running.started_at + running.program.ready_timeout:
+        elif time.monotonic() > running.started_at + READY_SECONDS:
             running.process.kill()
 
     def _look_whether_alive(self, running: RunningProgram) -> None:
