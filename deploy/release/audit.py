@@ -39,11 +39,7 @@ _DEFAULT = re.compile(r"\(default (https?://[^\s)]+)\)")
 
 
 class NotReachableError(Exception):
-    """The index does not answer, or not by its API. `reason` is a sentence for users."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
+    """The index does not answer, or not by its API. The text says which, to users."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -192,7 +188,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         wanted = pins(options.locks)
         return report(check(Index(options.index or configured_index()), wanted), options.strict)
     except NotReachableError as error:
-        say(f"Nothing was checked: the package index's advisories are not reachable: {error.reason}.")
+        say(f"Nothing was checked: the package index's advisories are not reachable: {error}.")
     except OSError as error:
         say(f"Nothing was checked: {error.strerror}: {error.filename}.")
         return 2

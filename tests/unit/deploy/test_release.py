@@ -85,7 +85,7 @@ def test_the_bill_says_what_depends_on_what(bill: dict[str, Any]) -> None:
 def test_a_lock_file_without_exact_versions_and_hashes_is_refused(text: str, reason: str) -> None:
     with pytest.raises(ReleaseError) as refused:
         read_lock(text)
-    assert refused.value.reason == reason
+    assert str(refused.value) == reason
 
 
 def test_an_image_has_the_client_programs_of_postgresql_and_no_server(tmp_path: Path) -> None:
