@@ -15,14 +15,9 @@ from .findings import Finding, error, good
 
 
 def check(config: Config) -> Iterator[Finding]:
-    bad = False
     looked = list(dict.fromkeys(_files(config)))
-    for file in looked:
-        for one in openings(file):
-            bad = True
-            yield one
-    if not bad:
-        yield good(f"{len(looked)} files with secrets are closed to others")
+    found = [one for file in looked for one in openings(file)]
+    yield from found or [good(f"{len(looked)} files with secrets are closed to others")]
 
 
 def _files(config: Config) -> Iterator[Path]:

@@ -28,15 +28,13 @@ def check(config: Config) -> Iterator[Finding]:
     until = time.monotonic() + SECONDS
     for one in threads:
         one.join(max(0.0, until - time.monotonic()))
-    bad = False
-    for host, setting in wanted.items():
-        if reason := answers.get(host, f"no answer within {SECONDS:g} s"):
-            bad = True
-            yield error(
-                f"{host} ({setting}) has no address: {reason}.", "Correct the name, or the resolver of this machine."
-            )
-    if not bad:
-        yield good(f"{len(wanted)} names have addresses")
+    do = "Correct the name, or the resolver of this machine."
+    found = [
+        error(f"{host} ({setting}) has no address: {reason}.", do)
+        for host, setting in wanted.items()
+        if (reason := answers.get(host, f"no answer within {SECONDS:g} s"))
+    ]
+    yield from found or [good(f"{len(wanted)} names have addresses")]
 
 
 def hosts(config: Config) -> Iterator[tuple[str, str]]:
