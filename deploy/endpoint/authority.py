@@ -136,7 +136,7 @@ class Authority:
         self, names: Sequence[str], *, days: int = HOST_DAYS, to: Path | None = None, stem: str = ""
     ) -> CertificateFiles:
         """A certificate for a server: DNS names and addresses. The first one is its common name too."""
-        alternatives = ",".join(f"{'IP' if _is_address(name) else 'DNS'}:{name}" for name in names)
+        alternatives = ",".join(f"{'IP' if is_address(name) else 'DNS'}:{name}" for name in names)
         extensions = f"{_LEAF}extendedKeyUsage=serverAuth,clientAuth\nsubjectAltName={alternatives}\n"
         return self.issue(stem or f"host-{names[0]}", names[0], extensions, days=days, to=to)
 
@@ -205,14 +205,8 @@ def fits(identity: CertificateFiles) -> bool:
 
 def serves(identity: CertificateFiles, host: str, *, days: int) -> bool:
     """Whether this certificate is valid for this host name or address, and stays so for these days."""
-    words = [
-        "x509",
-        "-noout",
-        "-in",
-        str(identity.certificate),
-        "-checkip" if _is_address(host) else "-checkhost",
-        host,
-    ]
+    check = "-checkip" if is_address(host) else "-checkhost"
+    words = ["x509", "-noout", "-in", str(identity.certificate), check, host]
     if not fits(identity) or b"does match" not in openssl(words):
         return False
     try:
@@ -280,7 +274,7 @@ def _escaped(value: str) -> str:
     return value.replace("\\", "\\\\").replace("/", "\\/").replace("+", "\\+")
 
 
-def _is_address(name: str) -> bool:
+def is_address(name: str) -> bool:
     try:
         ipaddress.ip_address(name)
     except ValueError:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import ipaddress
 import json
 import re
 import secrets
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from deploy.endpoint.authority import is_address
 
 from .errors import BoxUsageError, HostError
 
@@ -46,11 +47,11 @@ class BoxSettings:
 
     def checked(self) -> BoxSettings:
         """Raises BoxUsageError that names the option."""
-        if not (HOST.fullmatch(self.host) or _is_address(self.host)):
+        if not (HOST.fullmatch(self.host) or is_address(self.host)):
             raise BoxUsageError("--host: the name under which others reach this machine, such as dtn.example.org")
         if not ENDPOINT_NAME.fullmatch(self.name):
             raise BoxUsageError("--name: letters, digits, '-', '_' and '.', such as dtn")
-        if self.address and not _is_address(self.address):
+        if self.address and not is_address(self.address):
             raise BoxUsageError("--address: an IP address of this machine")
         if not self.waybill.startswith(("https://", "http://")):
             raise BoxUsageError("--waybill: the address of the service, such as https://waybill.example.org")
@@ -119,11 +120,3 @@ def load(folder: Path) -> BoxSettings | None:
         return None
     except (OSError, ValueError, TypeError) as error:
         raise HostError(f"{path} cannot be read: {error}") from error
-
-
-def _is_address(text: str) -> bool:
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    return True
