@@ -10,7 +10,6 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
-from endpoints.models import Endpoint
 from endpoints.registry import canonical_name
 from transferapi.tasks.display_state import DisplayState, display_state
 from transferapi.tasks.forecast import services as forecasts
@@ -25,7 +24,6 @@ from webui.templatetags.waybill import count, duration, octets
 TOO_WIDE, TOO_LONG = 10.0, 999 * 3600.0
 #: Seconds that a span is rounded to, from this length on.
 _ROUNDED = ((6 * 3600, 1800), (3600, 300), (600, 60), (60, 10), (0, 1))
-_OVER = (DisplayState.DONE, DisplayState.SKIPS, DisplayState.FAILED, DisplayState.CANCELED)
 
 
 @dataclass(frozen=True)
@@ -114,10 +112,6 @@ def of(task: Task) -> TaskSummary:
     """task: with its endpoints and their owners."""
     destination = canonical_name(task.destination) if task.destination else ""
     return TaskSummary(task, SHOWN[display_state(task)], canonical_name(task.source), destination)
-
-
-def endpoint_name(endpoint: Endpoint) -> str:
-    return canonical_name(endpoint)
 
 
 def time_left(found: Forecast | None) -> str:
