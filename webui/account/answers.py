@@ -1,4 +1,4 @@
-"""The answers to forms of the account page, besides a sentence."""
+"""An answer to a form of the account page, besides a sentence."""
 
 from __future__ import annotations
 
@@ -12,12 +12,3 @@ class Shown:
     title: str
     text: str
     values: list[tuple[str, str]] = field(repr=False)
-
-
-@dataclass(frozen=True)
-class FieldRefusal:
-    """section: the id of a section. field: the name of its field that is wrong; "": none alone."""
-
-    section: str
-    text: str
-    field: str = ""

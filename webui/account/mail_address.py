@@ -22,8 +22,7 @@ from webui.page import ACCOUNT, problem, show, signed_in, user_of
 from webui.reasons import said
 from webui.sign_in.session_start import refused, status_of
 
-from .answers import FieldRefusal
-from .page import page
+from .page import refusal
 from .recent_sign_in import recently_signed_in
 
 SECTION, CONFIRM = "mails", "/account/address"
@@ -37,7 +36,7 @@ def ask(request: HttpRequest, user: User) -> str | HttpResponse:
     try:
         services.ask(user, request.POST.get("email", ""), address_of(request))
     except SignInError as error:
-        answer = page(request, refusal=FieldRefusal(SECTION, said(error.reason), "email"), status=status_of(error))
+        answer = refusal(request, SECTION, said(error.reason), "email", status=status_of(error))
         return refused(answer, error)
     return _("A mail with a link is on its way to this address. Your address changes when you open the link.")
 

@@ -25,8 +25,8 @@ from webui.page import signed_in, user_of
 from webui.reasons import said
 from webui.sign_in.session_start import device, refused, status_of
 
-from .answers import FieldRefusal, Shown
-from .page import done, page
+from .answers import Shown
+from .page import done, page, refusal
 
 SECTION = "one-time-codes"
 
@@ -44,13 +44,13 @@ def _proven(view: Callable[[HttpRequest, User], HttpResponse]) -> Callable[..., 
             user = password_sign_in.check(user_of(request), password, code, address_of(request), device(request))
             return view(request, user)
         except TooManyAttemptsError as error:
-            return refused(page(request, refusal=FieldRefusal(SECTION, said(error.reason)), status=429), error)
+            return refused(refusal(request, SECTION, said(error.reason), status=429), error)
         except WrongPasswordError:
-            return page(request, refusal=FieldRefusal(SECTION, _("This is not your password."), "password"))
+            return refusal(request, SECTION, _("This is not your password."), "password")
         except CodeRefusedError as error:
-            return page(request, refusal=FieldRefusal(SECTION, said(error.reason), "code"))
+            return refusal(request, SECTION, said(error.reason), "code")
         except (SignInError, OneTimeCodeError, VaultKeyNotConfiguredError) as error:
-            return page(request, refusal=FieldRefusal(SECTION, said(error.reason)))
+            return refusal(request, SECTION, said(error.reason))
 
     return wrapped
 
@@ -69,11 +69,11 @@ def confirm(request: HttpRequest) -> HttpResponse:
     try:
         codes = password_sign_in.confirm_codes(user_of(request), Secret(request.POST.get("code", "")))
     except TooManyAttemptsError as error:
-        return refused(page(request, refusal=FieldRefusal(SECTION, said(error.reason)), status=429), error)
+        return refused(refusal(request, SECTION, said(error.reason), status=429), error)
     except SignInError as error:
-        return page(request, refusal=FieldRefusal(SECTION, said(error.reason)), status=status_of(error))
+        return refusal(request, SECTION, said(error.reason), status=status_of(error))
     except OneTimeCodeError as error:
-        return page(request, refusal=FieldRefusal(SECTION, said(error.reason), "first"))
+        return refusal(request, SECTION, said(error.reason), "first")
     return page(request, shown=_recovery(_("One-time codes are on"), codes))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import wraps
@@ -28,7 +28,7 @@ from webui.page import ACCOUNT, show, signed_in, user_of
 from webui.reasons import said
 
 from . import credentials, identities, mails, passkeys, qr_code, sessions, webhooks
-from .answers import FieldRefusal, Shown
+from .answers import Shown
 
 P = ParamSpec("P")
 #: A change that a form asks for: returns a sentence, values to show once, or the page to go to.
@@ -80,17 +80,17 @@ def page(
     *,
     shown: Shown | None = None,
     enrolment: Enrolment | None = None,
-    refusal: FieldRefusal | None = None,
-    status: int | None = None,
+    refused: Mapping[str, Any] | None = None,
+    status: int = 200,
 ) -> HttpResponse:
-    """The page. enrolment: the new secret of one-time codes. refusal: of a form, whose fields stay filled."""
+    """The page. enrolment: the new secret of one-time codes. refused: what it shows of a form that was refused."""
     user = user_of(request)
     context = {
         "title": _("Your account"),
         "shown": shown,
         "now": datetime.now(UTC),
         "lifetimes": LIFETIMES,
-        **_refused(request, refusal),
+        **(refused or {}),
         **_ways_to_sign_in(request, user),
         **_programs(user),
         **sessions.context(request, user),
@@ -103,17 +103,17 @@ def page(
         "scanning": enrolment is not None,
         "qr_code": qr_code.svg(enrolment.uri) if enrolment else "",
     }
-    return show(request, "account.html", context, status or (400 if refusal else 200))
+    return show(request, "account.html", context, status)
 
 
-def _refused(request: HttpRequest, refusal: FieldRefusal | None) -> dict[str, Any]:
-    """The refusal at its field or at its section, and what was typed into the form; templates show no secret of it."""
-    if refusal is None:
-        return {}
-    found: dict[str, Any] = {"given": {refusal.section.replace("-", "_"): request.POST}}
-    if refusal.field:
-        return {**found, "wrong": {refusal.section.replace("-", "_"): {refusal.field: refusal.text}}}
-    return {**found, "refusal": (refusal.section, refusal.text)}
+def refusal(request: HttpRequest, section: str, text: str, field: str = "", *, status: int = 400) -> HttpResponse:
+    """The page after the refusal of a form: the text is at its field, or at its section where no field alone is wrong.
+
+    The form stays filled with what was typed; templates show no secret of it.
+    """
+    key = section.replace("-", "_")
+    shown = {"wrong": {key: {field: text}}} if field else {"refusal": (section, text)}
+    return page(request, refused={"given": {key: request.POST}, **shown}, status=status)
 
 
 def _ways_to_sign_in(request: HttpRequest, user: User) -> dict[str, Any]:
@@ -158,7 +158,7 @@ def change_in(section: str, field: str = "") -> Callable[[Change[P]], Callable[.
             except CategorizedError as error:
                 status, _code, message = meaning(error, "")
                 at = field if status == 400 else ""
-                return page(request, refusal=FieldRefusal(section, said(message), at), status=status)
+                return refusal(request, section, said(message), at, status=status)
             if isinstance(answer, Shown):
                 return page(request, shown=answer)
             return answer if isinstance(answer, HttpResponse) else done(request, answer, section)

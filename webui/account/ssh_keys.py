@@ -20,9 +20,8 @@ from identity.ssh_keys.restrictions import MAX_ENDPOINTS, KeyRestrictions, check
 from webui.page import signed_in, user_of
 from webui.reasons import said
 
-from .answers import FieldRefusal
 from .confirmations import asking
-from .page import LIFETIMES, done, page
+from .page import LIFETIMES, done, refusal
 from .recent_sign_in import recently_signed_in
 
 SECTION = "ssh-keys"
@@ -39,17 +38,19 @@ def add(request: HttpRequest) -> HttpResponse:
     user, given = user_of(request), request.POST
     days = given.get("days", "")
     if days not in {str(known) for known, _words in LIFETIMES}:
-        return _refused(request, _("That is none of the times that a key may last."), "days")
+        return refusal(request, SECTION, _("That is none of the times that a key may last."), "days")
     expires_at = datetime.now(UTC) + timedelta(days=int(days)) if days != "0" else None
     try:
         restrictions = _restrictions(user, given.get("commands", ""), given.get("endpoints", ""))
         ssh_keys.add(user, given.get("public_key", ""), given.get("label", ""), restrictions, expires_at)
     except KeyInvalidError as error:
-        return _refused(request, said(error.reason), "public_key")
+        return refusal(request, SECTION, said(error.reason), "public_key")
     except KeyFieldInvalidError as error:
-        return _refused(request, said(error.reason), _FIELDS.get(error.field, ""))
+        return refusal(request, SECTION, said(error.reason), _FIELDS.get(error.field, ""))
     except (EndpointNotFoundError, SshKeyError, RegistryError) as error:
-        return _refused(request, f"{error.message}.", "endpoints" if isinstance(error, RegistryError) else "public_key")
+        return refusal(
+            request, SECTION, f"{error.message}.", "endpoints" if isinstance(error, RegistryError) else "public_key"
+        )
     return done(request, _("The key is added. It signs you in from now on."), SECTION)
 
 
@@ -60,12 +61,8 @@ def remove(request: HttpRequest, key: uuid.UUID) -> HttpResponse:
     try:
         ssh_keys.remove(user_of(request), key)
     except KeyNotFoundError:
-        return page(request, refusal=FieldRefusal(SECTION, _("This key is gone already.")), status=404)
+        return refusal(request, SECTION, _("This key is gone already."), status=404)
     return done(request, _("The key is removed."), SECTION)
-
-
-def _refused(request: HttpRequest, text: str, field: str) -> HttpResponse:
-    return page(request, refusal=FieldRefusal(SECTION, text, field))
 
 
 def _restrictions(user: User, commands: str, endpoints: str) -> KeyRestrictions:

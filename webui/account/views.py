@@ -32,9 +32,9 @@ from webui.page import signed_in, user_of
 from webui.reasons import said
 from webui.sign_in.session_start import device, refused
 
-from .answers import FieldRefusal, Shown
+from .answers import Shown
 from .confirmations import asking
-from .page import LIFETIMES, done, given_access, line, page, proven
+from .page import LIFETIMES, done, given_access, line, page, proven, refusal
 from .recent_sign_in import recently_signed_in
 
 
@@ -51,18 +51,14 @@ def make_token(request: HttpRequest) -> HttpResponse:
     label = line(request.POST.get("label", ""))
     days = request.POST.get("days", "")
     if not label:
-        return page(
-            request, refusal=FieldRefusal("tokens", _("A token needs a label, so that you know it again."), "label")
-        )
+        return refusal(request, "tokens", _("A token needs a label, so that you know it again."), "label")
     if days not in {str(known) for known, _words in LIFETIMES}:
-        return page(
-            request, refusal=FieldRefusal("tokens", _("That is none of the times that a token may last."), "days")
-        )
+        return refusal(request, "tokens", _("That is none of the times that a token may last."), "days")
     try:
         _row, token = tokens.make(user_of(request), label, timedelta(days=int(days)) if days != "0" else None)
     except TooManyTokensError as error:
         text = _("You have %(limit)d tokens, which is the most. Revoke some.") % {"limit": error.limit}
-        return page(request, refusal=FieldRefusal("tokens", text))
+        return refusal(request, "tokens", text)
     text = _("Copy the token for %(label)s now.") % {"label": label}
     return page(request, shown=Shown(_("Your new token"), text, [(_("Token"), token.value)]))
 
@@ -74,7 +70,7 @@ def revoke_token(request: HttpRequest, token: uuid.UUID) -> HttpResponse:
     try:
         tokens.revoke_own(user_of(request), token)
     except TokenNotFoundError:
-        return page(request, refusal=FieldRefusal("tokens", _("This token is gone already.")), status=404)
+        return refusal(request, "tokens", _("This token is gone already."), status=404)
     return done(request, _("The token is revoked."), "tokens")
 
 
@@ -86,9 +82,9 @@ def make_app(request: HttpRequest) -> HttpResponse:
     try:
         application, secret = applications.make(user_of(request), ApplicationSpec(name, redirect_uris=uris))
     except ClientInvalidError as error:
-        return page(request, refusal=FieldRefusal("apps", f"{error.reason[0].upper()}{error.reason[1:]}.", error.field))
+        return refusal(request, "apps", f"{error.reason[0].upper()}{error.reason[1:]}.", error.field)
     except TooManyClientsError as error:
-        return page(request, refusal=FieldRefusal("apps", f"{error.reason}."), status=409)
+        return refusal(request, "apps", f"{error.reason}.", status=409)
     return page(request, shown=_secret_of(application, secret))
 
 
@@ -101,9 +97,9 @@ def new_secret(request: HttpRequest, client_id: str) -> HttpResponse:
         application = applications.find(user_of(request), client_id)
         _row, secret = applications.new_secret(application, f"of {datetime.now(UTC):%Y-%m-%d %H:%M}")
     except ClientNotFoundError:
-        return page(request, refusal=FieldRefusal("apps", _("This application is gone already.")), status=404)
+        return refusal(request, "apps", _("This application is gone already."), status=404)
     except (ClientInvalidError, TooManyClientsError) as error:
-        return page(request, refusal=FieldRefusal("apps", f"{error.reason}."), status=409)
+        return refusal(request, "apps", f"{error.reason}.", status=409)
     return page(request, shown=_secret_of(application, secret))
 
 
@@ -114,7 +110,7 @@ def delete_app(request: HttpRequest, client_id: str) -> HttpResponse:
     try:
         applications.delete(applications.find(user_of(request), client_id))
     except ClientNotFoundError:
-        return page(request, refusal=FieldRefusal("apps", _("This application is gone already.")), status=404)
+        return refusal(request, "apps", _("This application is gone already."), status=404)
     return done(request, _("The application is deleted, and its tokens with it."), "apps")
 
 
@@ -124,7 +120,7 @@ def delete_app(request: HttpRequest, client_id: str) -> HttpResponse:
 def withdraw(request: HttpRequest, client_id: str) -> HttpResponse:
     application = clients.find(client_id)
     if application is None or client_id not in {one.client_id for one in given_access(user_of(request))}:
-        return page(request, refusal=FieldRefusal("given", _("This program may do nothing any more.")), status=404)
+        return refusal(request, "given", _("This program may do nothing any more."), status=404)
     consents.withdraw(user_of(request), application)
     return done(request, _("It is taken back: the program's tokens are worth nothing now."), "given")
 
@@ -137,15 +133,15 @@ def add_certificate(request: HttpRequest) -> HttpResponse:
     try:
         certificate_subjects.add(user_of(request), subject, label, proven=proven(request))
     except SubjectInvalidError as error:
-        return page(request, refusal=FieldRefusal("certificates", f"{error.reason}."))
+        return refusal(request, "certificates", f"{error.reason}.")
     except SubjectNotProvenError:
         text = _("You have not shown that this is yours: activate an endpoint with this certificate first.")
-        return page(request, refusal=FieldRefusal("certificates", text), status=403)
+        return refusal(request, "certificates", text, status=403)
     except SubjectTakenError:
-        return page(request, refusal=FieldRefusal("certificates", _("This subject is registered already.")), status=409)
+        return refusal(request, "certificates", _("This subject is registered already."), status=409)
     except TooManySubjectsError as error:
         text = _("You have %(limit)d subjects, which is the most.") % {"limit": error.limit}
-        return page(request, refusal=FieldRefusal("certificates", text))
+        return refusal(request, "certificates", text)
     return done(request, _("The subject is added."), "certificates")
 
 
@@ -156,9 +152,9 @@ def remove_certificate(request: HttpRequest, subject: uuid.UUID) -> HttpResponse
     try:
         certificate_subjects.remove(user_of(request), subject)
     except SubjectNotFoundError:
-        return page(request, refusal=FieldRefusal("certificates", _("This subject is gone already.")), status=404)
+        return refusal(request, "certificates", _("This subject is gone already."), status=404)
     except LastSubjectError as error:
-        return page(request, refusal=FieldRefusal("certificates", said(error.reason)), status=409)
+        return refusal(request, "certificates", said(error.reason), status=409)
     return done(request, _("The subject is removed."), "certificates")
 
 
@@ -168,22 +164,20 @@ def remove_certificate(request: HttpRequest, subject: uuid.UUID) -> HttpResponse
 def change_password(request: HttpRequest) -> HttpResponse:
     old, new = Secret(request.POST.get("old", "")), Secret(request.POST.get("new", ""))
     if new.value != request.POST.get("repeated", ""):
-        return _not_changed(request, _("The two new passwords are not the same."), "repeated")
+        return refusal(request, "password", _("The two new passwords are not the same."), "repeated")
     user, here = user_of(request), request.session.session_key or ""
     try:
         user = password_sign_in.change_password(user, old, new, address_of(request), device(request), keep=here)
     except TooManyAttemptsError as error:
-        return refused(_not_changed(request, said(error.reason), status=429), error)
+        return refused(refusal(request, "password", said(error.reason), status=429), error)
     except WrongPasswordError:
-        return _not_changed(request, _("This is not your password."), "old")
+        return refusal(request, "password", _("This is not your password."), "old")
     except SignInError as error:
-        return _not_changed(request, said(error.reason), "new" if isinstance(error, PasswordRefusedError) else "")
+        return refusal(
+            request, "password", said(error.reason), "new" if isinstance(error, PasswordRefusedError) else ""
+        )
     update_session_auth_hash(request, user)
     return done(request, _("Your password is changed. Your other sessions have ended."), "password")
-
-
-def _not_changed(request: HttpRequest, text: str, field: str = "", status: int = 400) -> HttpResponse:
-    return page(request, refusal=FieldRefusal("password", text, field), status=status)
 
 
 def _secret_of(application: Application, secret: Secret | None) -> Shown:
