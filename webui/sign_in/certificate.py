@@ -22,12 +22,12 @@ from identity.sign_up.requests import MOST_OF_A_NETWORK
 from transferapi.rest.http.client_certificates import accepted_subject
 from transferapi.rest.http.errors import meaning
 from transferapi.rest.http.trusted_proxies import address_of
-from webui.page import own_path, show
+from webui.page import own_path
 from webui.reasons import said
 
 from .password import form
 from .session_start import complete, refused, status_of
-from .sign_up import INVITATION_COOKIE, invitation_of
+from .sign_up import INVITATION_COOKIE, invitation_of, unknown
 
 #: Attempts of one network in five minutes.
 MOST = 50
@@ -76,18 +76,13 @@ def sign_up(request: HttpRequest) -> HttpResponse:
 
 def _unknown(request: HttpRequest, subject: str, after: str, wrong: str = "", status: int = 403) -> HttpResponse:
     """The page that says so. A certificate proves no mail address: only an invitation admits its owner."""
-    context = {
-        "title": said(_("Sign in")),
-        "name": subject,
-        "after": after,
-        "back": "",
+    offered = rules.is_offered()
+    more = {
         "of_certificate": True,
-        "sign_up": rules.is_offered() and invitation_of(request) is not None,
-        "needs_invitation": rules.is_offered(),
-        "username": request.POST.get("username", "")[:40],
-        "wrong": wrong,
+        "needs_invitation": offered,
+        "sign_up": offered and invitation_of(request) is not None,
     }
-    return show(request, "signin_unknown.html", context, status)
+    return unknown(request, subject, after, wrong, status, **more)
 
 
 def _refusal(request: HttpRequest, after: str, reason: str, recorded: str) -> HttpResponse:

@@ -39,7 +39,6 @@ from identity.linked.proven import Proven
 from identity.models import User
 from identity.networks import network_of
 from identity.password_sign_in import SignInError
-from identity.sign_up import rules
 from identity.sign_up.errors import SignUpError
 from transferapi.rest.http.errors import meaning
 from transferapi.rest.http.trusted_proxies import address_of
@@ -48,7 +47,7 @@ from webui.reasons import said
 
 from .password import form
 from .session_start import complete, refused, signed_in_at, status_of
-from .sign_up import INVITATION_COOKIE, invitation_of
+from .sign_up import INVITATION_COOKIE, invitation_of, unknown
 
 #: Sign-ins that one network may begin in five minutes: each asks a provider, and keeps a session.
 MOST_BEGUN = 100
@@ -155,20 +154,7 @@ def use(request: HttpRequest, proven: Proven, kept: dict[str, Any]) -> HttpRespo
         return complete(request, found, after, "provider", proven, anew=anew)
     record_refusal(request, IdentityNotFoundError(""), proven.provider)
     request.session[UNKNOWN], request.session[UNKNOWN_ANEW] = proven.as_document(), anew
-    return _unknown(request, proven, after)
-
-
-def _unknown(request: HttpRequest, proven: Proven, after: str, wrong: str = "", status: int = 403) -> HttpResponse:
-    context = {
-        "title": _("Sign in"),
-        "name": proven.username,
-        "after": after,
-        "back": "",
-        "sign_up": rules.is_offered(),
-        "username": request.POST.get("username", "")[:40],
-        "wrong": wrong,
-    }
-    return show(request, "signin_unknown.html", context, status)
+    return unknown(request, proven.username, after)
 
 
 @require_POST
@@ -183,12 +169,12 @@ def sign_up(request: HttpRequest) -> HttpResponse:
         password_sign_in.count_request("identity-sign-up", address_of(request), MOST_SIGN_UPS)
         user = linked.sign_up(proven, request.POST.get("username", ""), invitation_of(request))
     except SignInError as error:
-        return refused(_unknown(request, proven, after, said(error.reason), status_of(error)), error)
+        return refused(unknown(request, proven.username, after, said(error.reason), status_of(error)), error)
     except ProofTooOldError as error:
         return failed(request, after, error, {})
     except (LinkedIdentityError, SignUpError) as error:
         status, _code, message = meaning(error, "")
-        return _unknown(request, proven, after, said(message), status)
+        return unknown(request, proven.username, after, said(message), status)
     del request.session[UNKNOWN]
     anew = bool(request.session.pop(UNKNOWN_ANEW, False))
     answer = complete(request, user, after, "provider", proven, anew=anew)

@@ -83,6 +83,23 @@ def invitation_of(request: HttpRequest) -> Secret | None:
     return Secret(code) if code else None
 
 
+def unknown(
+    request: HttpRequest, name: str, after: str, wrong: str = "", status: int = 403, **more: object
+) -> HttpResponse:
+    """The page for somebody who has proven a name that no user has: it may offer an account. more: of its context."""
+    context = {
+        "title": _("Sign in"),
+        "name": name,
+        "after": after,
+        "back": "",
+        "sign_up": rules.is_offered(),
+        "username": request.POST.get("username", "")[:40],
+        "wrong": wrong,
+        **more,
+    }
+    return show(request, "signin_unknown.html", context, status)
+
+
 @sensitive_post_parameters()
 @require_http_methods(["GET", "HEAD", "POST"])
 def account(request: HttpRequest) -> HttpResponse:
