@@ -68,10 +68,8 @@ def confirm(request: HttpRequest) -> HttpResponse:
     """Turn the codes on by the first code."""
     try:
         codes = password_sign_in.confirm_codes(user_of(request), Secret(request.POST.get("code", "")))
-    except TooManyAttemptsError as error:
-        return refused(refusal(request, SECTION, said(error.reason), status=429), error)
     except SignInError as error:
-        return refusal(request, SECTION, said(error.reason), status=status_of(error))
+        return refused(refusal(request, SECTION, said(error.reason), status=status_of(error)), error)
     except OneTimeCodeError as error:
         return refusal(request, SECTION, said(error.reason), "first")
     return page(request, shown=_recovery(_("One-time codes are on"), codes))
