@@ -29,8 +29,7 @@ def page(request: HttpRequest) -> HttpResponse:
     try:
         made, link = invitations.invite(user_of(request), request.POST.get("email", "").strip(), _days(request))
     except CategorizedError as error:
-        refusal, status = refused("invite", error)
-        return _page(request, refusal=refusal, status=status)
+        return _page(request, *refused("invite", error))
     return _page(request, link=link, whom=made.email)
 
 
@@ -44,19 +43,18 @@ def withdraw(request: HttpRequest, invitation: uuid.UUID) -> HttpResponse:
     try:
         invitations.take_back(user_of(request), invitation)
     except CategorizedError as error:
-        refusal, status = refused("list", error)
-        return _page(request, refusal=refusal, status=status)
+        return _page(request, *refused("list", error))
     messages.success(request, _("The invitation is withdrawn."))
     return HttpResponseRedirect(INVITATIONS)
 
 
 def _page(
     request: HttpRequest,
+    refusal: tuple[str, str] | None = None,
+    status: int = 200,
     *,
     link: Secret | None = None,
     whom: str = "",
-    refusal: tuple[str, str] | None = None,
-    status: int = 200,
 ) -> HttpResponse:
     context = {
         "rows": invitations.listed(user_of(request)),
