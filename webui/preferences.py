@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from django.conf import settings
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.views.decorators.http import require_POST
 
 from identity.languages import preferences
 
-from . import language
+from . import cookies, language
 from .frame import THEME_COOKIE, THEMES
 from .page import own_path, user_of
 
@@ -23,17 +22,11 @@ def choose(request: HttpRequest) -> HttpResponse:
     """
     answer = HttpResponseRedirect(own_path(request.POST.get("next")))
     if request.POST.get("language") in language.LANGUAGES:
-        _keep(answer, language.COOKIE, request.POST["language"])
+        cookies.keep(answer, language.COOKIE, request.POST["language"], _YEAR)
         if request.user.is_authenticated:
             preferences.choose(user_of(request), request.POST["language"])
     if request.POST.get("theme") in THEMES:
-        _keep(answer, THEME_COOKIE, request.POST["theme"])
+        cookies.keep(answer, THEME_COOKIE, request.POST["theme"], _YEAR)
     elif "theme" in request.POST:
         answer.delete_cookie(THEME_COOKIE)
     return answer
-
-
-def _keep(answer: HttpResponse, cookie: str, value: str) -> None:
-    answer.set_cookie(
-        cookie, value, max_age=_YEAR, secure=settings.SESSION_COOKIE_SECURE, httponly=True, samesite="Lax"
-    )

@@ -17,7 +17,7 @@ from identity.mail_addresses.errors import AddressLinkLapsedError
 from identity.models import User
 from identity.password_sign_in import SignInError
 from transferapi.rest.http.trusted_proxies import address_of
-from webui import code_cookie
+from webui import cookies
 from webui.page import ACCOUNT, problem, show, signed_in, user_of
 from webui.reasons import said
 from webui.sign_in.session_start import refused, status_of
@@ -45,7 +45,7 @@ def ask(request: HttpRequest, user: User) -> str | HttpResponse:
 @sensitive_variables("code")
 def link(request: HttpRequest) -> HttpResponse:
     """The address in the mail. It uses nothing up: programs that look into mails open such addresses too."""
-    return code_cookie.keep(request.GET.get("code", ""), COOKIE, KEPT, CONFIRM, CONFIRM)
+    return cookies.keep_code(request.GET.get("code", ""), COOKIE, KEPT, CONFIRM, CONFIRM)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

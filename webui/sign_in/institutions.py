@@ -33,6 +33,7 @@ from identity.linked.errors import LinkedIdentityError
 from identity.linked.proven import Proven
 from identity.password_sign_in import SignInError
 from transferapi.rest.http.trusted_proxies import address_of
+from webui import cookies
 from webui.page import own_path, problem, show
 
 from .password import form
@@ -95,10 +96,7 @@ def begin(request: HttpRequest, institution: int) -> HttpResponse:
         return failed(request, after, error, demanded(request))
     answer = lead(request, begun.request_id, {"entity": row.entity_id, **purpose, "next": after}, begun.url, row.name)
     kept = [row.pk, *(one for one in _remembered(request) if one != row.pk)][:REMEMBERED]
-    answer.set_cookie(
-        COOKIE, ".".join(map(str, kept)), max_age=COOKIE_SECONDS, secure=settings.SESSION_COOKIE_SECURE,
-        httponly=True, samesite="Lax", path="/signin",
-    )  # fmt: skip
+    cookies.keep(answer, COOKIE, ".".join(map(str, kept)), COOKIE_SECONDS, "/signin")
     return answer
 
 

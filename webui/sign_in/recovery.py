@@ -18,7 +18,7 @@ from identity.password_sign_in import SignInError
 from identity.passwords import recovery
 from identity.passwords.recovery import MAX_NAME, RecoveryLinkLapsedError
 from transferapi.rest.http.trusted_proxies import address_of
-from webui import code_cookie
+from webui import cookies
 from webui.page import SIGN_IN, problem, show
 from webui.reasons import said
 
@@ -58,7 +58,7 @@ def link(request: HttpRequest) -> HttpResponse:
         recovery.find(code)
     except RecoveryLinkLapsedError as error:
         return _lapsed(request, error)
-    return code_cookie.keep(code.value, COOKIE, KEPT, NEW_PASSWORD, RECOVER)
+    return cookies.keep_code(code.value, COOKIE, KEPT, NEW_PASSWORD, RECOVER)
 
 
 @sensitive_post_parameters()

@@ -23,6 +23,7 @@ from identity.sessions import open_sessions
 from identity.sessions.proof import RECENT, SignInProof
 from transferapi.rest.http import authentication
 from transferapi.rest.http.trusted_proxies import address_of
+from webui import cookies
 
 #: Names in the session: when the user signed in (Unix time; 0.0: a provider does not say), and for which address.
 SIGNED_IN_AT, SIGNED_IN_FOR = authentication.SIGNED_IN_AT, "signed_in_for"
@@ -60,25 +61,15 @@ def complete(
     preferences.begin_with(user, translation.get_language() or "")
     answer = HttpResponseRedirect(after)
     if not password_sign_in.device_of(device(request), user.username):
-        _remember_device(answer, user)
+        # The cookie stays after the session: the browser of an attacker cannot get one.
+        value = password_sign_in.new_device(user)
+        cookies.keep(answer, settings.DEVICE_COOKIE_NAME, value, password_sign_in.DEVICE_LIFETIME)
     return answer
 
 
 def device(request: HttpRequest) -> str:
     """The value that this browser got when its user signed in. `identity.password_sign_in` checks it."""
     return request.COOKIES.get(settings.DEVICE_COOKIE_NAME, "")[:_MAX_DEVICE]
-
-
-def _remember_device(answer: HttpResponse, user: User) -> None:
-    """The cookie stays after the session: the browser of an attacker cannot get one."""
-    answer.set_cookie(
-        settings.DEVICE_COOKIE_NAME,
-        password_sign_in.new_device(user),
-        max_age=password_sign_in.DEVICE_LIFETIME,
-        secure=settings.SESSION_COOKIE_SECURE,
-        httponly=True,
-        samesite="Lax",
-    )
 
 
 def signed_in_at(request: HttpRequest) -> float:

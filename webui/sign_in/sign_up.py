@@ -26,7 +26,7 @@ from identity.sign_up.errors import (
 from identity.sign_up.policy import SignUp
 from transferapi.rest.http.errors import meaning
 from transferapi.rest.http.trusted_proxies import address_of
-from webui import code_cookie
+from webui import cookies
 from webui.page import SIGN_IN, problem, show
 from webui.reasons import said
 
@@ -67,14 +67,14 @@ def ask(request: HttpRequest) -> HttpResponse:
 @sensitive_variables("code")
 def invitation(request: HttpRequest) -> HttpResponse:
     """The address of an invitation. It uses nothing up: programs that look into mails open such addresses too."""
-    return code_cookie.keep(request.GET.get("code", ""), INVITATION_COOKIE, KEPT, SIGN_UP, "/")
+    return cookies.keep_code(request.GET.get("code", ""), INVITATION_COOKIE, KEPT, SIGN_UP, "/")
 
 
 @require_GET
 @sensitive_variables("code")
 def link(request: HttpRequest) -> HttpResponse:
     """The address in the mail. It uses nothing up."""
-    return code_cookie.keep(request.GET.get("code", ""), LINK_COOKIE, KEPT, ACCOUNT, SIGN_UP)
+    return cookies.keep_code(request.GET.get("code", ""), LINK_COOKIE, KEPT, ACCOUNT, SIGN_UP)
 
 
 def invitation_of(request: HttpRequest) -> Secret | None:
