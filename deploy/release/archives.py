@@ -25,6 +25,13 @@ def write_tar(members: Iterable[tuple[tarfile.TarInfo, bytes]], path: Path, mome
     path.write_bytes(gzip.compress(octets, mtime=0) if path.suffix in (".gz", ".tgz") else octets)
 
 
+def file_member(name: str, content: bytes, mode: int = 0o644, mtime: int = 2**33) -> tuple[tarfile.TarInfo, bytes]:
+    """A file of root's. mtime: seconds since 1970; by default the `moment` that `write_tar` is given."""
+    member = tarfile.TarInfo(name.lstrip("/"))
+    member.size, member.mode, member.mtime = len(content), mode, mtime
+    return member, content
+
+
 def read_tar(path: Path) -> list[tuple[tarfile.TarInfo, bytes]]:
     """All members with their contents."""
     with tarfile.open(path) as tar:

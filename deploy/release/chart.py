@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import tarfile
 from pathlib import Path
 
 import yaml
 
-from .archives import write_tar
+from .archives import file_member, write_tar
 from .errors import ReleaseError
 from .source import SourceCopy
 
@@ -27,12 +26,8 @@ def pack(chart: Path, version: str, out: Path, moment: int) -> Path:
     described = yaml.safe_load((chart / "Chart.yaml").read_text())
     if not described["version"] == described["appVersion"] == version:
         raise ReleaseError(f"the chart has the version {described['version']}, and the release {version}")
-    members = []
-    for path in sorted(path for path in chart.rglob("*") if path.is_file()):
-        content = path.read_bytes()
-        member = tarfile.TarInfo(f"{chart.name}/{path.relative_to(chart)}")
-        member.size, member.mode, member.mtime = len(content), 0o644, moment
-        members.append((member, content))
+    files = sorted(path for path in chart.rglob("*") if path.is_file())
+    members = [file_member(f"{chart.name}/{path.relative_to(chart)}", path.read_bytes()) for path in files]
     archive = out / f"{chart.name}-{version}.tgz"
     write_tar(members, archive, moment)
     return archive

@@ -8,7 +8,7 @@ import tarfile
 from pathlib import Path
 
 from . import engines
-from .archives import write_tar
+from .archives import file_member, write_tar
 from .errors import ReleaseError
 from .libraries import COMMAND, SUITE, install
 from .oci import ARCHITECTURES, Image
@@ -83,10 +83,11 @@ def _application(source: SourceCopy, wheel: Path, work: Path, accounts: dict[str
     install(source, wheel, libraries)
     engines.remove(libraries)
     members = [_file(f"{LIBRARIES}/{found.relative_to(libraries)}", found) for found in sorted(libraries.rglob("*"))]
-    members += [_member(name, content, 0o644) for name, content in accounts.items()]
-    members += [_member("usr/local/bin/waybill", COMMAND.format(folder=LIBRARIES, python="python3").encode(), 0o755)]
+    members += [file_member(name, content) for name, content in accounts.items()]
+    command = COMMAND.format(folder=LIBRARIES, python="python3")
+    members.append(file_member("usr/local/bin/waybill", command.encode(), 0o755))
     for name in (HOME, f"{HOME}/.waybill"):
-        folder, _ = _member(name, b"", 0o700)
+        folder, _ = file_member(name, b"", 0o700)
         folder.type, folder.uid, folder.gid = tarfile.DIRTYPE, ACCOUNT, ACCOUNT
         members.append((folder, b""))
     path = work / "application.tar"
@@ -96,14 +97,7 @@ def _application(source: SourceCopy, wheel: Path, work: Path, accounts: dict[str
 
 def _file(name: str, path: Path) -> tuple[tarfile.TarInfo, bytes]:
     if path.is_dir():
-        folder, _ = _member(name, b"", 0o755)
+        folder, _ = file_member(name, b"", 0o755)
         folder.type = tarfile.DIRTYPE
         return folder, b""
-    return _member(name, path.read_bytes(), 0o755 if path.stat().st_mode & 0o100 else 0o644)
-
-
-def _member(name: str, content: bytes, mode: int) -> tuple[tarfile.TarInfo, bytes]:
-    """A file of root's; its time is that of the release."""
-    member = tarfile.TarInfo(name.lstrip("/"))
-    member.size, member.mode, member.mtime = len(content), mode, 2**33
-    return member, content
+    return file_member(name, path.read_bytes(), 0o755 if path.stat().st_mode & 0o100 else 0o644)

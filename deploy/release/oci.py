@@ -5,14 +5,13 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
-import tarfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from .archives import write_tar
+from .archives import file_member, write_tar
 
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 CONFIG = "application/vnd.oci.image.config.v1+json"
@@ -54,7 +53,7 @@ class Image:
             "manifest.json": _text([self._docker_manifest(manifest)]),
         }
         files |= {f"blobs/sha256/{digest}": content for digest, content in blobs.found.items()}
-        write_tar(((_member(name, content), content) for name, content in files.items()), path, self.moment)
+        write_tar((file_member(name, content, mtime=0) for name, content in files.items()), path, self.moment)
 
     def _config(self) -> dict[str, Any]:
         return {
@@ -103,9 +102,3 @@ def _digest(content: bytes) -> str:
 
 def _text(document: object) -> bytes:
     return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
-
-
-def _member(name: str, content: bytes) -> tarfile.TarInfo:
-    member = tarfile.TarInfo(name)
-    member.size, member.mode = len(content), 0o644
-    return member
