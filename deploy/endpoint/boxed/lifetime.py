@@ -11,7 +11,7 @@ from deploy.endpoint.authority import expiry_of, serves
 from . import services, settings
 from .errors import BoxUsageError, HostError
 from .record import BoxRecord
-from .services import Box
+from .services import box_of
 from .settings import BoxSettings
 from .setup import (
     RENEW_DAYS,
@@ -32,16 +32,9 @@ from .waybill import Waybill, read_token
 REVOCATION_DAYS = 900
 
 
-def _box(folder: Path) -> Box:
-    found = settings.load(folder)
-    if found is None:
-        raise HostError(f"nothing is set up in {folder}: `box setup` does it")
-    return Box(folder, found)
-
-
 def status(options: argparse.Namespace) -> Iterator[str]:
     """Raises HostError at the end if anything has failed."""
-    box = _box(options.folder)
+    box = box_of(options.folder)
     known, wrong = box.settings, []
     yield f"{known.name}: gsiftp://{known.host}:{known.port}, MyProxy {known.myproxy_server}"
     for name, answers in box.listens().items():
@@ -63,7 +56,7 @@ def status(options: argparse.Namespace) -> Iterator[str]:
 
 
 def user(options: argparse.Namespace) -> Iterator[str]:
-    box = _box(options.folder)
+    box = box_of(options.folder)
     if options.action != "list":
         if not options.names:
             raise BoxUsageError(f"user {options.action}: which accounts?")
@@ -79,7 +72,7 @@ def user(options: argparse.Namespace) -> Iterator[str]:
 
 def renew(options: argparse.Namespace) -> Iterator[str]:
     """Renew host certificates that expire soon (or were stolen), and publish a fresh revocation list."""
-    box = _box(options.folder)
+    box = box_of(options.folder)
     with opened(options.folder, create=False) as record:
         authority = box.authority(record)
         if options.revoke:

@@ -82,7 +82,7 @@ class BoxRecord:
         if not path.is_dir():
             path.mkdir()
             self.changed = True
-        self._set_right(path, mode, owner)
+        self.own(path, mode, owner)
 
     def file(self, path: Path, content: bytes | str, mode: int = 0o644, owner: Owner | None = None) -> bool:
         """Write a file unless it has this content. Returns whether it changed. Raises HostError where it is not ours"""
@@ -92,12 +92,8 @@ class BoxRecord:
         if different:
             replace_file(path, data, mode, owner)
             self.changed = True
-        self._set_right(path, mode, owner)
+        self.own(path, mode, owner)
         return different
-
-    def own(self, path: Path, mode: int, owner: Owner | None) -> None:
-        """Set the owner and mode of a file that another module has created."""
-        self._set_right(path, mode, owner)
 
     def _claim(self, path: Path) -> None:
         if not self.has(path) and os.path.lexists(path):
@@ -105,7 +101,8 @@ class BoxRecord:
         self.note(path)
 
     @staticmethod
-    def _set_right(path: Path, mode: int, owner: Owner | None) -> None:
+    def own(path: Path, mode: int, owner: Owner | None) -> None:
+        """Set the owner and mode of a path of the box, also of one that another module has created."""
         found = path.lstat()
         if owner is not None and (found.st_uid, found.st_gid) != owner:
             os.chown(path, *owner, follow_symlinks=False)

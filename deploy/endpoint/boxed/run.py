@@ -14,20 +14,16 @@ from collections.abc import Iterator
 from deploy.endpoint.toolkit import clean_environment
 from deploy.stack.child import describe_exit, die_with_parent, stop
 
-from . import settings
 from .errors import HostError
-from .services import Box
+from .services import Box, box_of
 from .setup import READY_SECONDS, RUN_LOCK
 
 
 def run(options: argparse.Namespace) -> Iterator[str]:
     """Run until SIGTERM or Ctrl-C, or until one of them ends. Raises HostError."""
-    found = settings.load(options.folder)
-    if found is None:
-        raise HostError(f"nothing is set up in {options.folder}: `box setup` does it")
-    if found.systemd:
+    box = box_of(options.folder)
+    if box.settings.systemd:
         raise HostError("systemd runs this one: systemctl start waybill-gridftp waybill-myproxy")
-    box = Box(options.folder, found)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     with (options.folder / RUN_LOCK).open() as lock:
         try:

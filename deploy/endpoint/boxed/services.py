@@ -18,6 +18,7 @@ from deploy.endpoint import foreground
 from deploy.endpoint.authority import Authority
 from deploy.endpoint.toolkit import MYPROXY_SERVER, SERVER, server_program
 
+from . import settings
 from .errors import HostError
 from .record import BoxRecord, Owner
 from .settings import BoxSettings
@@ -55,7 +56,7 @@ certificate_serialfile {private}/serial
 certificate_mapfile {gridmap}
 max_cert_lifetime {hours}
 """
-_PAM = """# Made by `box setup` of Waybill: who may log in here with a password gets a certificate by MyProxy.
+PAM_TEXT = """# Made by `box setup` of Waybill: who may log in here with a password gets a certificate by MyProxy.
 @include common-auth
 @include common-account
 """
@@ -222,13 +223,17 @@ class Box:
         return {name: _answers(self.settings.address or "127.0.0.1", port) for name, port in ports.items()}
 
 
+def box_of(folder: Path) -> Box:
+    """The box that is set up in this folder. Raises HostError."""
+    found = settings.load(folder)
+    if found is None:
+        raise HostError(f"nothing is set up in {folder}: `box setup` does it")
+    return Box(folder, found)
+
+
 def authority_certificates(folder: Path) -> Path:
     """The files of the box in `folder` that others need to trust it."""
     return folder / "authority" / "certificates"
-
-
-def pam_text() -> str:
-    return _PAM
 
 
 def myproxy_owner() -> Owner | None:

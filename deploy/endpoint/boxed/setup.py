@@ -198,7 +198,7 @@ def _make_pam(record: BoxRecord, box: Box) -> None:
         return
     if os.geteuid() != 0:
         raise HostError(f"there is no {box.pam_file}, and only root can make it: name another --pam-service")
-    record.file(box.pam_file, services.pam_text())
+    record.file(box.pam_file, services.PAM_TEXT)
 
 
 def users(box: Box) -> dict[str, str]:
