@@ -29,7 +29,6 @@ SECTION = "passkeys"
 def context(request: HttpRequest, user: User) -> dict[str, Any]:
     return {
         "passkeys": services.of(user),
-        "passkeys_most": services.MOST,
         "passkey_after_password": services.asked_after_password(user),
         **place(request),
     }

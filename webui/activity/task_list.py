@@ -106,7 +106,7 @@ def activity(request: HttpRequest) -> HttpResponse:
         "tasks": [summary.of(task) for task in found.rows],
         "total": found.total,
         "chips": _chips(asked, queries.state_counts(user, asked.filter())),
-        "endpoints": _endpoints(user, asked.endpoint),
+        "endpoints": _endpoints(user),
         "columns": _columns(asked),
         "last": last,
         "earlier": asked.address(page=asked.page - 1) if asked.page > 1 else "",
@@ -158,8 +158,8 @@ def _column(asked: TaskListFilter, field: str, title: str, classes: str) -> Sort
     return SortableColumn(title, asked.address(sort=("-" if descending else "") + field), direction, classes)
 
 
-def _endpoints(user: User, chosen: uuid.UUID | None) -> list[tuple[str, str]]:
-    """The endpoints of the user's latest tasks, and the chosen one, by name."""
+def _endpoints(user: User) -> list[tuple[str, str]]:
+    """The endpoints of the user's latest tasks, by name."""
     ids = queries.endpoints_of(user, unfinished=False, days=ENDPOINT_DAYS)
     found = Endpoint.objects.select_related("owner").filter(pk__in=ids)
     return sorted(((str(row.pk), canonical_name(row)) for row in found), key=lambda pair: pair[1].casefold())

@@ -20,10 +20,8 @@ async function offer() {
   ];
 }
 
-export const forget = () => (offered = null);
-
 /** The endpoint with this id or name. Raises ApiError. */
-export async function lookUp(reference) {
+async function lookUp(reference) {
   return known(await api("GET", `/v0.10/endpoint/${encodeURIComponent(reference)}`, undefined, { params: { fields: FIELDS } }));
 }
 
