@@ -45,7 +45,6 @@ class Report:
 
     tasks: int
     timers: int
-    migrated: bool
     unopened: list[str] = field(default_factory=list)
     others: int = 0
 
@@ -178,7 +177,7 @@ def finish(backup: Backup, migrate: Callable[[], None] | None) -> Report:
     for task_id in list(rows.filter(phase=Phase.RUNNING).values_list("pk", flat=True)):
         # Its worker is gone; the hold is found before anything else is done.
         leases.acquire(task_id, "restore")
-    report = Report(rows.count(), sum(1 for _ in timer_holds.held()), migrate is not None)
+    report = Report(rows.count(), sum(1 for _ in timer_holds.held()))
     facts = {"backup": backup.manifest["id"], "time": backup.manifest["time"], "host": backup.manifest["host"]}
     audit.record(audit.What.RESTORED, details={**facts, "tasks": report.tasks, "timers": report.timers})
     found = vault.status()
