@@ -20,7 +20,7 @@ def run_all(checks: Mapping[str, Check], config: Config, seconds: float = SECOND
     """The findings of each check, those that it had made before the time was over included."""
     found: dict[str, list[Finding]] = {name: [] for name in checks}
     threads = {
-        name: threading.Thread(target=_run, args=(name, check, config, found[name]), name=f"doctor {name}", daemon=True)
+        name: threading.Thread(target=_run, args=(check, config, found[name]), name=f"doctor {name}", daemon=True)
         for name, check in checks.items()
     }
     until = time.monotonic() + seconds
@@ -34,7 +34,7 @@ def run_all(checks: Mapping[str, Check], config: Config, seconds: float = SECOND
     return found
 
 
-def _run(name: str, check: Check, config: Config, found: list[Finding]) -> None:
+def _run(check: Check, config: Config, found: list[Finding]) -> None:
     try:
         for one in check(config):
             found.append(one)
