@@ -9,12 +9,12 @@ from django.views.decorators.http import require_POST
 from identity import password_sign_in
 from identity.passkeys import services
 from identity.passkeys.errors import PasskeyError
-from identity.password_sign_in import MOST_PENDING, SignInError, SignInLapsedError
+from identity.password_sign_in import MOST_PENDING, SignInError
 from transferapi.rest.http.trusted_proxies import address_of
 from webui.page import own_path
 from webui.reasons import said
 
-from .password import form, kept, second_form
+from .password import form, kept, second_form, second_refused
 from .session_start import complete, device, refused, status_of
 
 #: Requests for a challenge from one network in five minutes: each keeps a session for that long.
@@ -28,10 +28,8 @@ def options(request: HttpRequest) -> HttpResponse:
         password_sign_in.count_request("passkey", address_of(request), MOST_CHALLENGES)
         if "second" not in request.POST:
             found = services.begin_proof(request.session)
-        elif (pending := kept(request)) is not None:
-            found = services.begin_second_factor(password_sign_in.user_of(pending), request.session)
         else:
-            raise SignInLapsedError
+            found = services.begin_second_factor(password_sign_in.user_of(kept(request)), request.session)
     except SignInError as error:
         return refused(JsonResponse({"message": said(error.reason)}, status=status_of(error)), error)
     except PasskeyError as error:
@@ -57,18 +55,13 @@ def sign_in(request: HttpRequest) -> HttpResponse:
 @require_POST
 def second_factor(request: HttpRequest) -> HttpResponse:
     """The passkey after the password."""
-    after, pending = own_path(request.POST.get("next")), kept(request)
-    if pending is None:
-        return form(request, after, reason=SignInLapsedError.reason, status=400)
-    answer = request.POST.get("credential", "")
+    after, answer = own_path(request.POST.get("next")), request.POST.get("credential", "")
     try:
         user = password_sign_in.finish_by_passkey(
-            pending, request.session, answer, address_of(request), device(request)
+            kept(request), request.session, answer, address_of(request), device(request)
         )
-    except SignInLapsedError as error:
-        return form(request, after, reason=error.reason, status=400)
     except SignInError as error:
-        return refused(second_form(request, after, error.reason, status_of(error)), error)
+        return second_refused(request, after, error)
     except PasskeyError as error:
         return second_form(request, after, error.message, 400)
     return complete(request, user, after, "second")

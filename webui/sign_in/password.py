@@ -63,20 +63,22 @@ def _try(request: HttpRequest, after: str) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 def enter_code(request: HttpRequest) -> HttpResponse:
     """The second page of a sign-in. It is shown in answer to the password; its own address leads to the first page."""
-    pending = kept(request)
     if request.method != "POST":
         return HttpResponseRedirect(SIGN_IN)
     after = own_path(request.POST.get("next"))
-    if pending is None:
-        return form(request, after, reason=SignInLapsedError.reason, status=400)
     try:
         code = Secret(request.POST.get("code", ""))
-        user = password_sign_in.finish(pending, code, address_of(request), device(request))
-    except SignInLapsedError as error:
-        return form(request, after, reason=error.reason, status=400)
+        user = password_sign_in.finish(kept(request), code, address_of(request), device(request))
     except SignInError as error:
-        return refused(second_form(request, after, error.reason, status_of(error)), error)
+        return second_refused(request, after, error)
     return complete(request, user, after, "code")
+
+
+def second_refused(request: HttpRequest, after: str, error: SignInError) -> HttpResponse:
+    """The answer to a second factor that was refused. A sign-in that has lapsed begins again."""
+    if isinstance(error, SignInLapsedError):
+        return form(request, after, reason=error.reason, status=400)
+    return refused(second_form(request, after, error.reason, status_of(error)), error)
 
 
 def _keep(request: HttpRequest, pending: PendingSignIn) -> None:
@@ -86,10 +88,12 @@ def _keep(request: HttpRequest, pending: PendingSignIn) -> None:
         request.session.set_expiry(password_sign_in.MOST_PENDING)
 
 
-def kept(request: HttpRequest) -> PendingSignIn | None:
-    """The sign-in of this browser that waits for its second factor."""
+def kept(request: HttpRequest) -> PendingSignIn:
+    """The sign-in of this browser that waits for its second factor. Raises SignInLapsedError where none does."""
     found = request.session.get(PENDING)
-    return None if found is None else PendingSignIn(uuid.UUID(found[0]), found[1], found[2])
+    if found is None:
+        raise SignInLapsedError
+    return PendingSignIn(uuid.UUID(found[0]), found[1], found[2])
 
 
 @require_POST
@@ -140,9 +144,7 @@ def form(
 
 def second_form(request: HttpRequest, after: str, reason: str = "", status: int = 200) -> HttpResponse:
     """The second page, for a user whose password was right: a one-time code, or a passkey."""
-    pending = kept(request)
-    assert pending is not None
-    user = password_sign_in.user_of(pending)
+    user = password_sign_in.user_of(kept(request))
     context = {
         "title": _("Sign in"),
         "after": after,
