@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
@@ -31,7 +30,7 @@ class PhaseShown:
     """A phase of the progress. name: the part of the addresses of its elements. percent None: the end is not known."""
 
     name: str
-    title: str | Promise
+    title: str
     now: bool
     over: bool
     percent: float | None
@@ -101,11 +100,28 @@ class TaskSummary:
     @property
     def sentence(self) -> str:
         """The task in one sentence."""
-        return _sentence(self)
+        state, task = display_state(self.task), self.task
+        texts: dict[DisplayState, Any] = {**_SENTENCES, **(_OF_DELETES if self.is_delete else {})}
+        end: datetime | None = task.completion_time
+        if state is DisplayState.PAUSED and task.nice_status == pauses.BY_OWNER:
+            return _("Paused by its owner.")
+        if state is DisplayState.PAUSED and task.nice_status == pauses.BY_OPERATOR:
+            return _("Held by the operator of this service, who has to release it.")
+        return str(texts[state]) % {
+            "source": self.source,
+            "destination": self.destination,
+            "files": _files(task.files if self.is_delete else task.files_transferred),
+            "bytes": octets(task.bytes_transferred),
+            "time": duration(max(1, (end - task.request_time).total_seconds())) if end else "",
+            "skips": _files(task.skipped_errors),
+            "why": (task.fatal_error_description or "") if state is DisplayState.FAILED else "",
+        }
 
     @property
     def phases(self) -> list[PhaseShown]:
-        return _phases(self)
+        phases = [_scanning(self.task), _deleting(self) if self.is_delete else _transferring(self)]
+        verifies = not self.is_delete and self.task.options.get("verify_checksum")
+        return [*phases, _verifying(self)] if verifies else phases
 
 
 def of(task: Task) -> TaskSummary:
@@ -129,34 +145,21 @@ def _rounded(seconds: float) -> float:
     return max(1, round(seconds / step) * step)
 
 
-def _percent(done: int, all_of: int, files_done: int, files: int) -> float:
-    """By octets; where all files are empty, by files."""
+def _percent(done: int, all_of: int, files_done: int = 0, files: int = 0) -> float:
+    """By the first two numbers, such as octets; where there are none, as of empty files, by files."""
     part = done / all_of if all_of else files_done / files if files else 0.0
     return round(100 * min(1.0, part), 1)
 
 
 # ---- phases
 
-_SCANNING = gettext_lazy("Scanning")
-_TRANSFERRING = gettext_lazy("Transferring")
-_DELETING = gettext_lazy("Deleting")
-_VERIFYING = gettext_lazy("Verifying")
 
-
-def _phases(seen: TaskSummary) -> list[PhaseShown]:
-    task = seen.task
+def _scanning(task: Task) -> PhaseShown:
     scanning = forecasts.is_scanning(task)
-    found = _scan_phase(task, scanning)
-    if seen.is_delete:
-        return [found, _deleting(seen)]
-    return [found, _transferring(seen), *([_verifying(seen)] if task.options.get("verify_checksum") else [])]
-
-
-def _scan_phase(task: Task, scanning: bool) -> PhaseShown:
     text = f"{_files(task.files)}, {octets(task.bytes_total)}" if task.files else ""
     if scanning and text:
         text = _("%(found)s so far") % {"found": text}
-    return PhaseShown("scan", _SCANNING, scanning, not scanning, None if scanning else 100.0, text)
+    return PhaseShown("scan", _("Scanning"), scanning, not scanning, None if scanning else 100.0, text)
 
 
 def _transferring(seen: TaskSummary) -> PhaseShown:
@@ -165,7 +168,8 @@ def _transferring(seen: TaskSummary) -> PhaseShown:
     text = _("%(done)s of %(all)s") % {"done": octets(task.bytes_transferred), "all": octets(task.bytes_total)}
     text = text if task.files else ""
     percent = _percent(task.bytes_transferred, task.bytes_total, seen._settled, task.files)
-    return PhaseShown("move", _TRANSFERRING, bool(task.files) and not over, over and _went_well(seen), percent, text)
+    now, well = bool(task.files) and not over, over and _went_well(seen)
+    return PhaseShown("move", _("Transferring"), now, well, percent, text)
 
 
 def _verifying(seen: TaskSummary) -> PhaseShown:
@@ -173,15 +177,15 @@ def _verifying(seen: TaskSummary) -> PhaseShown:
     task = seen.task
     over = _went_well(seen)
     text = _("%(done)s of %(files)s files") % {"done": count(task.files_transferred), "files": count(task.files)}
-    percent = _percent(task.files_transferred + task.files_skipped, task.files, 0, 0) if task.files else 0.0
-    return PhaseShown("verify", _VERIFYING, bool(task.files_transferred) and not seen.is_over, over, percent, text)
+    percent = _percent(task.files_transferred + task.files_skipped, task.files)
+    return PhaseShown("verify", _("Verifying"), bool(task.files_transferred) and not seen.is_over, over, percent, text)
 
 
 def _deleting(seen: TaskSummary) -> PhaseShown:
     task = seen.task
-    percent = _percent(seen._settled, task.files, 0, 0) if task.files else 0.0
+    percent = _percent(seen._settled, task.files)
     text = _("%(done)s of %(files)s files") % {"done": count(seen._settled), "files": count(task.files)}
-    return PhaseShown("move", _DELETING, bool(task.files) and not seen.is_over, _went_well(seen), percent, text)
+    return PhaseShown("move", _("Deleting"), bool(task.files) and not seen.is_over, _went_well(seen), percent, text)
 
 
 def _went_well(seen: TaskSummary) -> bool:
@@ -211,22 +215,3 @@ _OF_DELETES = {
     DisplayState.ACTIVE: gettext_lazy("Deletes files on %(source)s."),
     DisplayState.DONE: gettext_lazy("%(files)s were deleted on %(source)s in %(time)s."),
 }
-
-
-def _sentence(seen: TaskSummary) -> str:
-    state, task = display_state(seen.task), seen.task
-    texts: dict[DisplayState, Any] = {**_SENTENCES, **(_OF_DELETES if seen.is_delete else {})}
-    end: datetime | None = task.completion_time
-    if state is DisplayState.PAUSED and task.nice_status == pauses.BY_OWNER:
-        return _("Paused by its owner.")
-    if state is DisplayState.PAUSED and task.nice_status == pauses.BY_OPERATOR:
-        return _("Held by the operator of this service, who has to release it.")
-    return str(texts[state]) % {
-        "source": seen.source,
-        "destination": seen.destination,
-        "files": _files(task.files if seen.is_delete else task.files_transferred),
-        "bytes": octets(task.bytes_transferred),
-        "time": duration(max(1, (end - task.request_time).total_seconds())) if end else "",
-        "skips": _files(task.skipped_errors),
-        "why": (task.fatal_error_description or "") if state is DisplayState.FAILED else "",
-    }
