@@ -7,10 +7,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from bench.instance import Api
-from deploy.endpoint.authority import Authority, write_gridmap
 from deploy.endpoint.toolkit import clean_environment
 from identity.gsi.proxies import make_proxy
 from identity.gsi.x509 import X509Credential
+from tests.gridftp.authority import Authority, write_gridmap
 from tests.gridftp.toolkit import GsiFiles, session_account
 
 LIFETIME = timedelta(hours=12)

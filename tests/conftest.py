@@ -20,7 +20,7 @@ from django.conf import settings
 from django.core.signals import setting_changed
 from django.db import connections
 
-from deploy.endpoint.authority import Authority, CertificateFiles, write_gridmap
+from deploy.endpoint.authority import CertificateFiles
 from deploy.endpoint.toolkit import SERVER
 from deploy.stack.home import new_rsa_key
 from deploy.stack.postgres import Postgres
@@ -29,6 +29,7 @@ from identity.vault.keys import new_key, parse_keys
 from tests import real_clients
 from tests.database import delete_rows_in_place_of_truncating
 from tests.gridftp import myproxy, toolkit
+from tests.gridftp.authority import Authority, write_gridmap
 from tests.gridftp.myproxy import MyProxyServer
 from tests.gridftp.sshd import SshServer
 from tests.gridftp.toolkit import GsiFiles, ToolkitServer, hand_over, session_account

@@ -26,13 +26,13 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 from bench.table import print_table
-from deploy.endpoint.authority import Authority, write_gridmap
 from deploy.endpoint.toolkit import clean_environment
 from endpoints.gridftp.client import GridFTPSession
 from endpoints.gridftp.login import GsiLogin
 from identity.gsi.proxies import make_proxy
 from identity.gsi.trust import TrustFolder
 from identity.gsi.x509 import X509Credential
+from tests.gridftp.authority import Authority, write_gridmap
 from tests.gridftp.toolkit import CLIENT, GsiFiles, ToolkitServer, hand_over, session_account
 
 THEIRS = "globus-url-copy"

@@ -1,4 +1,4 @@
-"""A certificate authority by the `openssl` command: for tests, and for an endpoint in a box.
+"""A certificate authority by the `openssl` command, for an endpoint in a box.
 
 Standard library only: it runs on a bare host. Certificates have the form that Grid software expects: RSA 2048, SHA-256,
 and a folder of hashed names with a signing policy beside each (the layout of X509_CERT_DIR).
@@ -10,13 +10,13 @@ import ipaddress
 import os
 import secrets
 import subprocess
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 OPENSSL_SECONDS = 60
 #: Days. The limits of browsers do not apply here; a site renews its host certificate with `box renew`.
-AUTHORITY_DAYS, HOST_DAYS, USER_DAYS = 3650, 825, 365
+AUTHORITY_DAYS, HOST_DAYS = 3650, 825
 
 _CONFIG = "[req]\ndistinguished_name=names\n[names]\n"
 _AUTHORITY = """[extensions]
@@ -24,7 +24,7 @@ basicConstraints=critical,CA:TRUE
 keyUsage=critical,keyCertSign,cRLSign
 subjectKeyIdentifier=hash
 """
-_LEAF = """basicConstraints=critical,CA:FALSE
+LEAF = """basicConstraints=critical,CA:FALSE
 keyUsage=critical,digitalSignature,keyEncipherment
 subjectKeyIdentifier=hash
 authorityKeyIdentifier=keyid
@@ -73,8 +73,8 @@ class Authority:
         self,
         folder: Path,
         *,
+        namespace: str,
         name: str = "Authority",
-        namespace: str = "/O=Grid/OU=Waybill Test",
         note: Callable[[Path], None] = lambda path: None,
     ) -> None:
         self.folder = folder
@@ -124,24 +124,13 @@ class Authority:
         words = ["x509", "-noout", "-in", str(self.ca_certificate), "-subject_hash", "-subject_hash_old"]
         return openssl(words).decode().split()
 
-    def trust(self, other: Authority) -> None:
-        """Users of this folder trust the other authority from now on."""
-        for path in other.certificates.glob("[!.]*"):
-            self._keep(self.certificates / path.name, path.read_bytes())
-
-    def user_subject(self, common_name: str) -> str:
-        return f"{self.namespace}/CN={common_name}"
-
     def issue_host(
         self, names: Sequence[str], *, days: int = HOST_DAYS, to: Path | None = None, stem: str = ""
     ) -> CertificateFiles:
         """A certificate for a server: DNS names and addresses. The first one is its common name too."""
         alternatives = ",".join(f"{'IP' if is_address(name) else 'DNS'}:{name}" for name in names)
-        extensions = f"{_LEAF}extendedKeyUsage=serverAuth,clientAuth\nsubjectAltName={alternatives}\n"
+        extensions = f"{LEAF}extendedKeyUsage=serverAuth,clientAuth\nsubjectAltName={alternatives}\n"
         return self.issue(stem or f"host-{names[0]}", names[0], extensions, days=days, to=to)
-
-    def issue_user(self, common_name: str, *, days: int = USER_DAYS) -> CertificateFiles:
-        return self.issue(f"user-{common_name}", common_name, f"{_LEAF}extendedKeyUsage=clientAuth\n", days=days)
 
     def issue(
         self, stem: str, common_name: str, extensions: str, *, days: int, to: Path | None = None
@@ -180,12 +169,6 @@ class Authority:
         content = openssl([*words, "-gencrl", "-crldays", str(days)], config)
         for name in self.hashes():
             self._keep(self.certificates / f"{name}.r0", content)
-
-
-def write_gridmap(path: Path, accounts: Mapping[str, str]) -> Path:
-    """Write subjects in slash form -> the local account of their sessions."""
-    replace_file(path, "".join(f'"{subject}" {account}\n' for subject, account in accounts.items()).encode())
-    return path
 
 
 def subject_of(certificate: Path) -> str:

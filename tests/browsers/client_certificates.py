@@ -17,7 +17,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from deploy.endpoint.authority import Authority, CertificateFiles, openssl
+from deploy.endpoint.authority import CertificateFiles, openssl
+from tests.gridftp.authority import Authority
 
 #: Of Debian's Chromium.
 POLICIES = Path("/etc/chromium/policies/managed")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from deploy.endpoint.authority import Authority, CertificateFiles
+from deploy.endpoint.authority import CertificateFiles
 from endpoints.gridftp.client import GridFTPSession
 from endpoints.gridftp.login import GsiLogin, Login
 from identity.gsi.trust import TrustFolder
 from identity.gsi.x509 import X509Credential
+from tests.gridftp.authority import Authority
 
 #: Seconds for one login; only a hung server ever takes them.
 TIMEOUT = 20.0

@@ -13,11 +13,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from deploy.endpoint import foreground
-from deploy.endpoint.authority import Authority, CertificateFiles, replace_file, write_gridmap
+from deploy.endpoint.authority import CertificateFiles, replace_file
 from deploy.endpoint.toolkit import MYPROXY_SERVER, clean_environment, server_program
 from deploy.stack.child import spawn, stop, wait_ready
 from deploy.stack.errors import StartError
 from deploy.stack.free_ports import free_port
+from tests.gridftp.authority import Authority, write_gridmap
 
 from .toolkit import LOOPBACK, PORT_TRIES
 

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode, urljoin
 
-from deploy.endpoint.authority import Authority
 from deploy.stack.child import spawn, stop, wait_ready
 from deploy.stack.free_ports import free_port
+from tests.gridftp.authority import Authority
 from transferapi.config import CHECKOUT
 
 #: The identifier of a client that has a secret.

@@ -24,12 +24,13 @@ from urllib.parse import urlsplit
 import pytest
 
 from bench.instance import Api, instance
-from deploy.endpoint.authority import Authority, CertificateFiles
+from deploy.endpoint.authority import CertificateFiles
 from deploy.stack.embedded import embedded_environment
 from identity.gsi.proxies import make_proxy
 from tests.browsers import chromium
 from tests.browsers.chromium import ENTER, Chromium
 from tests.gridftp import myproxy
+from tests.gridftp.authority import Authority
 from tests.gridftp.grid import credential_of
 from tests.gridftp.toolkit import ToolkitServer
 from tests.secrets_search import search

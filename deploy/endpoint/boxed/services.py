@@ -143,8 +143,7 @@ class Box:
         return PAM / self.settings.pam_service
 
     def authority(self, record: BoxRecord) -> Authority:
-        namespace = self.settings.namespace
-        return Authority(self.authority_folder, name="Authority", namespace=namespace, note=record.note)
+        return Authority(self.authority_folder, namespace=self.settings.namespace, note=record.note)
 
     def units(self) -> dict[str, str]:
         """Name -> the text of the systemd unit."""

@@ -12,12 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from deploy.endpoint.authority import Authority, CertificateFiles
+from deploy.endpoint.authority import CertificateFiles
 from endpoints.gridftp.client import GridFTPSession
 from endpoints.gridftp.faults import FaultError, Kind
 from endpoints.gridftp.login import ANONYMOUS, Login
 from endpoints.gridftp.server import GridFtpServer
 from endpoints.gridftp.streams.data_stream import DataStream
+from tests.gridftp.authority import Authority
 from tests.gridftp.grid import login_of, open_session
 from tests.gridftp.ssh_grid import NEEDS_SSHD, key, login, server
 from tests.gridftp.sshd import SshServer

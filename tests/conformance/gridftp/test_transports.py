@@ -13,12 +13,13 @@ import pytest
 
 import workers.engine.tuning.transport
 import workers.session_factory
-from deploy.endpoint.authority import Authority, CertificateFiles
+from deploy.endpoint.authority import CertificateFiles
 from endpoints.gridftp.control import ControlChannel
 from endpoints.gridftp.faults import Side
 from endpoints.gridftp.login import Login
 from endpoints.gridftp.server import GridFtpServer
 from endpoints.gridftp.third_party.slots import FileEvent, FileProgress, FileSettled
+from tests.gridftp.authority import Authority
 from tests.gridftp.grid import login_of
 from tests.gridftp.toolkit import ToolkitServer
 from transferapi.tasks.records import FileRow, TaskEndpoint, TaskSpec

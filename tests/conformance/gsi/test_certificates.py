@@ -14,7 +14,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
 
-from deploy.endpoint.authority import Authority, CertificateFiles, openssl
+from deploy.endpoint.authority import CertificateFiles, openssl
 from endpoints.gridftp.faults import FaultError
 from endpoints.gridftp.login import GsiLogin
 from identity.gsi.errors import (
@@ -29,6 +29,7 @@ from identity.gsi.proxies import make_proxy
 from identity.gsi.trust import TrustFolder
 from identity.gsi.x509 import LIMITED, X509Credential
 from tests import hostile_certificates as make
+from tests.gridftp.authority import Authority
 from tests.gridftp.grid import credential_of, open_session
 from tests.gridftp.toolkit import ToolkitServer
 from tests.hostile_certificates import DAY, NOW, Holder

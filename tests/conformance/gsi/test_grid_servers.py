@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from deploy.endpoint.authority import Authority, CertificateFiles
+from deploy.endpoint.authority import CertificateFiles
 from deploy.endpoint.toolkit import clean_environment
 from deploy.stack.errors import StartError
+from tests.gridftp.authority import Authority
 from tests.gridftp.myproxy import MyProxyServer
 from tests.gridftp.toolkit import CLIENT, ToolkitServer
 

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import pytest
 
-from deploy.endpoint.authority import Authority, CertificateFiles, write_gridmap
+from deploy.endpoint.authority import CertificateFiles
 from endpoints.gridftp.client import GridFTPSession
 from endpoints.gridftp.faults import Fault, FaultError, Kind, Side
 from endpoints.gridftp.login import ANONYMOUS, GsiLogin, Login
@@ -21,6 +21,7 @@ from endpoints.gridftp.third_party.data_security import DataSecurity, agree, net
 from endpoints.gridftp.third_party.lane import ThirdPartyLane
 from endpoints.gridftp.third_party.slots import FileProgress, FileRefused, FileReturned, FileSettled, Transfer
 from tests.conformance.gridftp.test_striped_servers import DataNode
+from tests.gridftp.authority import Authority, write_gridmap
 from tests.gridftp.data_proxy import DataProxy
 from tests.gridftp.grid import TIMEOUT, login_of
 from tests.gridftp.toolkit import GsiFiles, ToolkitServer, session_account

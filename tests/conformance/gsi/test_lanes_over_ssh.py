@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from deploy.endpoint.authority import Authority, CertificateFiles
+from deploy.endpoint.authority import CertificateFiles
 from endpoints.gridftp.login import Login
 from endpoints.gridftp.third_party import lane as lanes
 from endpoints.gridftp.third_party.data_security import DataSecurity
 from endpoints.ssh.sshftp_login import SshLogin
 from tests.conformance.gsi.test_lanes import PLAIN, HasPort, ProxiedPath, folder, move_all, secured, sessions
+from tests.gridftp.authority import Authority
 from tests.gridftp.data_proxy import DataProxy
 from tests.gridftp.grid import login_of
 from tests.gridftp.ssh_grid import NEEDS_SSHD

@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from deploy.endpoint.authority import Authority, CertificateFiles
+from deploy.endpoint.authority import CertificateFiles
 from endpoints.gridftp.faults import Fault, FaultError, FaultScope, Kind
 from endpoints.gridftp.login import REVOKED, GsiLogin
 from identity.gsi.proxies import make_proxy
 from identity.gsi.trust import TrustFolder
+from tests.gridftp.authority import Authority
 from tests.gridftp.grid import credential_of, open_session
 from tests.gridftp.toolkit import ToolkitServer
 

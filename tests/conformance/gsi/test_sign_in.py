@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.endpoint.authority import Authority, CertificateFiles, openssl
+from deploy.endpoint.authority import CertificateFiles, openssl
 from endpoints.gridftp.client import GridFTPSession
 from endpoints.gridftp.faults import Fault, FaultError, FaultScope, Kind
 from endpoints.gridftp.login import GsiLogin
@@ -20,6 +20,7 @@ from identity.gsi.proxies import make_proxy
 from identity.gsi.trust import TrustFolder
 from identity.gsi.x509 import X509Credential
 from tests import hostile_certificates as certificates
+from tests.gridftp.authority import Authority
 from tests.gridftp.grid import credential_of, login_of, open_session
 from tests.gridftp.toolkit import ToolkitServer
 

@@ -11,13 +11,14 @@ from typing import Any
 
 import pytest
 
-from deploy.endpoint.authority import Authority, CertificateFiles
+from deploy.endpoint.authority import CertificateFiles
 from endpoints.gridftp.client import GridFTPSession
 from endpoints.gridftp.login import GsiLogin
 from identity.gsi.errors import RevokedError
 from identity.gsi.trust import TrustFolder
 from identity.gsi.x509 import X509Credential
 from identity.issuers import myproxy, myproxy_errors
+from tests.gridftp.authority import Authority
 from tests.gridftp.myproxy import MyProxyServer
 from tests.gridftp.toolkit import ToolkitServer
 

@@ -19,11 +19,12 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from deploy.endpoint.authority import Authority, CertificateFiles
+from deploy.endpoint.authority import CertificateFiles
 from identity.gsi.errors import ExpiredError, UnknownAuthorityError
 from identity.gsi.trust import TrustFolder
 from identity.issuers import myproxy, myproxy_errors
 from tests import hostile_certificates as make
+from tests.gridftp.authority import Authority
 from tests.identity_providers.lying_myproxy import YES, Caller, LyingServer, server_context, sign
 
 PASSPHRASE = "Tr0ub4dor & 3"

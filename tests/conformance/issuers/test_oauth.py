@@ -15,7 +15,6 @@ import pytest
 from django.conf import settings
 from django.test import Client as WebClient
 
-from deploy.endpoint.authority import Authority
 from identity.gsi.trust import TrustFolder
 from identity.gsi.x509 import X509Credential
 from identity.issuers import oauth
@@ -28,6 +27,7 @@ from identity.issuers.oauth_errors import (
     ServerNotTrustedError,
     StateMismatchError,
 )
+from tests.gridftp.authority import Authority
 from tests.identity_providers.oauth_server import CONFIDENTIAL, OAuthSite
 
 HERE = ["127.0.0.1"]

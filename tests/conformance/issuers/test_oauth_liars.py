@@ -16,7 +16,7 @@ from urllib.parse import parse_qs
 
 import pytest
 
-from deploy.endpoint.authority import Authority, CertificateFiles
+from deploy.endpoint.authority import CertificateFiles
 from identity.gsi.trust import TrustFolder
 from identity.http.https_client import MAX_ANSWER
 from identity.http.web_address import parse_url
@@ -33,6 +33,7 @@ from identity.issuers.oauth_errors import (
     ServerTooSlowError,
     ServerUnreachableError,
 )
+from tests.gridftp.authority import Authority
 from tests.servers.lying_https import LyingServer, Script, answer, drip
 
 HERE = ["127.0.0.1"]

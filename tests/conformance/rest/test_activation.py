@@ -21,7 +21,7 @@ from django.core import mail
 from django.db import connection
 from django.test import Client as WebClient
 
-from deploy.endpoint.authority import Authority, CertificateFiles
+from deploy.endpoint.authority import CertificateFiles
 from deploy.stack.free_ports import free_port
 from endpoints import registry
 from endpoints.addresses.openings import parse_openings
@@ -31,6 +31,7 @@ from endpoints.registry import ServerSpec
 from identity.gsi.proxies import sign_proxy
 from identity.models import User
 from tests.gridftp import sshd
+from tests.gridftp.authority import Authority
 from tests.gridftp.myproxy import MyProxyServer
 from tests.gridftp.sshd import SshServer
 from tests.gridftp.toolkit import ToolkitServer, hand_over

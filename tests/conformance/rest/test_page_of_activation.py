@@ -17,13 +17,14 @@ import pytest
 from django.core.wsgi import get_wsgi_application
 from django.db import connections
 
-from deploy.endpoint.authority import Authority, CertificateFiles
+from deploy.endpoint.authority import CertificateFiles
 from endpoints import registry
 from endpoints.addresses.openings import parse_openings
 from endpoints.registry import ServerSpec
 from identity import tokens
 from identity.models import User
 from tests.gridftp import sshd
+from tests.gridftp.authority import Authority
 from tests.gridftp.myproxy import MyProxyServer
 from tests.integration.activated import proxy_of
 from transferapi.config import CHECKOUT

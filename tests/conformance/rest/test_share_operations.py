@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from deploy.endpoint.authority import Authority, CertificateFiles
+from deploy.endpoint.authority import CertificateFiles
 from endpoints import registry
 from endpoints.addresses.openings import parse_openings
 from endpoints.gridftp.facts import FACTS
@@ -25,6 +25,7 @@ from endpoints.registry import ServerSpec
 from endpoints.sharing import access_rules, shares
 from endpoints.sharing.access_rules import RuleSpec
 from identity.models import User
+from tests.gridftp.authority import Authority
 from tests.gridftp.toolkit import ToolkitServer
 from tests.integration.activated import proxy_of, push
 from tests.integration.cast import make_user

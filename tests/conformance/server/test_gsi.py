@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.endpoint.authority import Authority, CertificateFiles, openssl, write_gridmap
+from deploy.endpoint.authority import CertificateFiles, openssl
 from deploy.endpoint.toolkit import clean_environment
 from endpoints.gridftp.faults import FaultError
 from endpoints.gridftp.server import ControlSecurity, GridFtpServer, ServerLimits
@@ -23,6 +23,7 @@ from endpoints.gridftp.server.security.authority_folder import AuthorityFolder
 from endpoints.gridftp.server.security.certificates import CertificateError, read
 from endpoints.gridftp.server.security.signing_policies import SigningPolicies
 from identity.gsi.proxies import make_proxy
+from tests.gridftp.authority import Authority, write_gridmap
 from tests.gridftp.ftp_dialogue import Dialogue
 from tests.gridftp.grid import credential_of, login_of, open_session
 

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import pytest
 from django.test import Client as WebClient
 
-from deploy.endpoint.authority import Authority, CertificateFiles
+from deploy.endpoint.authority import CertificateFiles
 from deploy.stack.free_ports import free_port
 from endpoints import registry
 from endpoints.addresses.openings import parse_openings
@@ -22,6 +22,7 @@ from endpoints.models import Endpoint
 from endpoints.registry import ServerSpec
 from identity.models import User
 from identity.vault import store as vault
+from tests.gridftp.authority import Authority
 from tests.gridftp.myproxy import MyProxyServer
 from tests.gridftp.toolkit import ToolkitServer
 from tests.identity_providers.oauth_server import OAuthSite

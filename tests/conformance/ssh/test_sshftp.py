@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.endpoint.authority import Authority, CertificateFiles
+from deploy.endpoint.authority import CertificateFiles
 from endpoints.gridftp.client import GridFTPSession
 from endpoints.gridftp.faults import FaultError, FaultScope, Kind
 from endpoints.gridftp.login import Login
@@ -25,6 +25,7 @@ from endpoints.ssh.keys import valid_fingerprint
 from endpoints.ssh.sshftp_login import SshLogin
 from tests.conformance.gsi.test_lanes import ProxiedPath
 from tests.gridftp import sshd
+from tests.gridftp.authority import Authority
 from tests.gridftp.data_proxy import DataProxy
 from tests.gridftp.grid import login_of, open_session
 from tests.gridftp.ssh_grid import (

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from deploy.endpoint.authority import Authority, CertificateFiles
+from deploy.endpoint.authority import CertificateFiles
 from endpoints import registry
 from endpoints.addresses.openings import parse_openings
 from endpoints.gridftp.server import GridFtpServer
@@ -21,6 +21,7 @@ from endpoints.registry import ServerSpec
 from identity.models import Group, Membership, User
 from identity.vault import store as vault
 from tests.conformance.tasks.slices import in_thread, run, status, told, try_once, work
+from tests.gridftp.authority import Authority
 from tests.gridftp.proxy import Deed, MisbehavingProxy, Plan, Step, Watch
 from tests.gridftp.toolkit import ToolkitServer
 from tests.integration.activated import proxy_of

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from deploy.endpoint.authority import Authority, CertificateFiles
+from deploy.endpoint.authority import CertificateFiles
 from deploy.stack.free_ports import free_port
 from endpoints import registry
 from endpoints.addresses.openings import parse_openings
@@ -22,6 +22,7 @@ from endpoints.registry import ServerSpec
 from identity.models import User
 from identity.vault import store as vault
 from tests.conformance.tasks.slices import run, told, try_once
+from tests.gridftp.authority import Authority
 from tests.gridftp.toolkit import ToolkitServer
 from tests.integration.activated import proxy_of
 from tests.integration.cast import submit

@@ -29,9 +29,10 @@ from pytest_django import DjangoDbBlocker
 
 from bench.wan.network import Network
 from deploy.backup import programs
-from deploy.endpoint.authority import Authority, CertificateFiles
+from deploy.endpoint.authority import CertificateFiles
 from deploy.stack.child import spawn, stop
 from deploy.stack.free_ports import free_port
+from tests.gridftp.authority import Authority
 from tests.memory import folder_in_memory
 from tests.servers.external_servers import HOST, REDIS_WITH_TLS, NetworkPostgres, NetworkRedis, Sentinels, Tls, ends_tls
 from tests.waiting import children_of, eventually

@@ -15,12 +15,13 @@ from typing import Any
 import pytest
 from django.core import signing
 
-from deploy.endpoint.authority import Authority, CertificateFiles
+from deploy.endpoint.authority import CertificateFiles
 from endpoints.connect import dial, relay_messages
 from endpoints.gridftp.agent.keys import AgentIdentity
 from endpoints.gridftp.faults import FaultError
 from endpoints.models import Endpoint, RelayedOctets
 from identity.models import User
+from tests.gridftp.authority import Authority
 from tests.servers.relay_server import HOST, RelayServer, RunningAgent, agent, make_identity, relay_server
 from tests.waiting import eventually
 from transferapi.relay.bounds import RelayBounds

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from deploy.endpoint.authority import Authority, CertificateFiles
+from deploy.endpoint.authority import CertificateFiles
 from deploy.stack.free_ports import free_port
 from deploy.stack.postgres import Postgres
 from deploy.stack.redis import Redis
@@ -24,6 +24,7 @@ from endpoints.gridftp.agent.tunnel import service as ways
 from endpoints.gridftp.agent.tunnel.service import ServiceAddress, ServiceError
 from endpoints.models import Endpoint
 from identity.models import User
+from tests.gridftp.authority import Authority
 from tests.integration.web.web_server import web_server
 from tests.servers.front_server import Nginx, installed
 from tests.servers.relay_server import HOST, RelayServer, RunningAgent, agent, make_identity, relay_server

@@ -22,7 +22,7 @@ import pytest
 from django.contrib.auth.hashers import PBKDF2PasswordHasher
 from django.urls import get_resolver
 
-from deploy.endpoint.authority import Authority, CertificateFiles
+from deploy.endpoint.authority import CertificateFiles
 from deploy.stack.free_ports import free_port
 from deploy.stack.postgres import Postgres
 from deploy.stack.redis import Redis
@@ -30,6 +30,7 @@ from endpoints.models import Endpoint
 from identity import certificate_subjects, tokens
 from identity.models import User
 from identity.password_sign_in import MOST_OF_A_PAIR
+from tests.gridftp.authority import Authority
 from tests.integration.pages import PASSWORD
 from tests.integration.web.web_server import web_server
 from tests.servers.front_server import FOLDER, Nginx, caddy

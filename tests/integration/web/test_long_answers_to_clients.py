@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from deploy.endpoint.authority import Authority, CertificateFiles
+from deploy.endpoint.authority import CertificateFiles
 from deploy.stack.postgres import Postgres
 from deploy.stack.redis import Redis
 from deploy.web.client_tls import client_context
+from tests.gridftp.authority import Authority
 from tests.integration.web.long_web import MB, PARTS, WHOLE
 from tests.integration.web.web_server import web_server
 from tests.waiting import eventually

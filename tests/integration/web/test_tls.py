@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 from django.db import connections
 
-from deploy.endpoint.authority import Authority, CertificateFiles
+from deploy.endpoint.authority import CertificateFiles
 from deploy.stack.child import spawn, stop
 from deploy.stack.free_ports import free_port
 from deploy.stack.postgres import Postgres
@@ -30,6 +30,7 @@ from identity.gsi.proxies import make_proxy
 from identity.gsi.x509 import X509Credential
 from identity.models import User
 from identity.vault.keys import new_key
+from tests.gridftp.authority import Authority
 from tests.waiting import eventually
 from transferapi.config import CHECKOUT
 

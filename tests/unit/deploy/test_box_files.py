@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from deploy.endpoint.authority import Authority, fits, serves
+from deploy.endpoint.authority import fits, serves
 from deploy.endpoint.boxed.command import main
 from deploy.endpoint.boxed.errors import BoxUsageError, HostError
 from deploy.endpoint.boxed.record import BoxRecord
 from deploy.endpoint.boxed.services import Box
 from deploy.endpoint.boxed.settings import BoxSettings, load
 from deploy.endpoint.boxed.setup import _what_now
+from tests.gridftp.authority import Authority
 
 GOOD = BoxSettings(name="dtn", host="dtn.example.org", waybill="https://waybill.example.org")
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from deploy.endpoint.authority import Authority, CertificateFiles
+from deploy.endpoint.authority import CertificateFiles
 from endpoints import concurrency_limits
 from endpoints.addresses.openings import parse_openings
 from identity import password_sign_in
@@ -24,6 +24,7 @@ from identity.linked.proven import Proven
 from identity.models import AuditEvent, User, UserSession
 from identity.sign_up import invitations
 from identity.sign_up.policy import parse
+from tests.gridftp.authority import Authority
 from tests.gridftp.myproxy import MyProxyServer
 from tests.integration.pages import PASSWORD, Browser
 

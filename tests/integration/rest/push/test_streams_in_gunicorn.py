@@ -24,7 +24,7 @@ import pytest
 from django.conf import settings
 from django.db import connection, connections, transaction
 
-from deploy.endpoint.authority import Authority, CertificateFiles
+from deploy.endpoint.authority import CertificateFiles
 from deploy.stack.child import spawn, stop
 from deploy.stack.free_ports import free_port
 from deploy.stack.postgres import Postgres
@@ -33,6 +33,7 @@ from endpoints.models import Endpoint
 from identity import tokens
 from identity.clock import moment
 from identity.models import User
+from tests.gridftp.authority import Authority
 from tests.integration.cast import make_user, submit
 from tests.integration.tasks.test_mails import succeed
 from tests.waiting import children_of, eventually

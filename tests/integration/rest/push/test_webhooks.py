@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from django.db import IntegrityError, connection, transaction
 
-from deploy.endpoint.authority import Authority, CertificateFiles
+from deploy.endpoint.authority import CertificateFiles
 from endpoints.addresses.openings import parse_openings
 from endpoints.models import Endpoint
 from identity.clock import moment
@@ -23,6 +23,7 @@ from identity.models import User
 from identity.vault import rotation
 from identity.vault import store as vault
 from identity.vault.keys import new_key, parse_keys
+from tests.gridftp.authority import Authority
 from tests.integration.cast import all_at_once, make_user, submit, submit_delete, take
 from tests.integration.rest import Api, assert_error
 from tests.integration.tasks.test_mails import fail, succeed

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from deploy.endpoint.authority import Authority, CertificateFiles
+from deploy.endpoint.authority import CertificateFiles
 from endpoints.activation import forms, services
 from endpoints.models import Endpoint
 from identity.gsi.proxies import sign_proxy
@@ -28,6 +28,7 @@ from identity.hidden import Secret
 from identity.models import User
 from identity.vault.errors import VaultKeyNotConfiguredError
 from identity.vault.keys import new_key, parse_keys
+from tests.gridftp.authority import Authority
 from tests.gridftp.grid import credential_of
 from tests.integration.activated import (
     activate,
