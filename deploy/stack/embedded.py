@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import MutableMapping
 from pathlib import Path
 from urllib.parse import quote
 
 from transferapi.config import load_or_exit
 
+from .home import Home
 from .places import socket_folder
 from .postgres import Postgres
 from .redis import Redis
@@ -16,22 +16,23 @@ from .redis import Redis
 
 def embedded_environment(home: Path) -> dict[str, str]:
     """The variables by which programs of this project find the embedded stack of this home."""
+    files = Home(home)
     return {
         "WAYBILL_HOME": str(home),
         "DATABASE_URL": Postgres(home).url(),
         "REDIS_URL": Redis(home).url(),
-        "WAYBILL_SECRET_KEY_FILE": str(home / "secret-key"),
-        "WAYBILL_VAULT_KEY_FILE": str(home / "vault-key"),
-        "WAYBILL_OIDC_KEY_FILE": str(home / "oidc-key.pem"),
+        "WAYBILL_SECRET_KEY_FILE": str(files.secret_key),
+        "WAYBILL_VAULT_KEY_FILE": str(files.vault_key),
+        "WAYBILL_OIDC_KEY_FILE": str(files.oidc_key),
         "WAYBILL_RELAY": f"unix:{socket_folder(home) / 'relay.sock'}",
-        "WAYBILL_MAIL": f"file://{quote(str(home / 'mails'))}",
+        "WAYBILL_MAIL": f"file://{quote(str(files.mails))}",
     }
 
 
-def use_embedded_stack(environ: MutableMapping[str, str] = os.environ) -> None:
+def use_embedded_stack() -> None:
     """Set the variables that the environment does not have."""
     home = load_or_exit().home
     for name, value in embedded_environment(home).items():
-        given = name in environ or f"{name}_FILE" in environ or name.removesuffix("_FILE") in environ
+        given = name in os.environ or f"{name}_FILE" in os.environ or name.removesuffix("_FILE") in os.environ
         if not given and (not name.endswith("_FILE") or Path(value).exists()):
-            environ[name] = value
+            os.environ[name] = value

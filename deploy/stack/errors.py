@@ -20,9 +20,6 @@ class StartError(StackError):
     """A process ended, or did not answer in time."""
 
     def __init__(self, name: str, reason: str, log: Path | None = None) -> None:
-        self.name = name
-        self.reason = reason
-        self.log = log
         super().__init__(f"{name}: {reason}" + (f"; its log is {log}\n{tail(log)}" if log else ""))
 
 
@@ -38,12 +35,12 @@ class BusyError(StackError):
     """Another process uses the home or the port."""
 
 
-def tail(log: Path, lines: int = 8) -> str:
-    """The last lines of a log, for an error message; at most 8 KB are read."""
+def tail(log: Path) -> str:
+    """The last eight lines of a log, for an error message; at most 8 KB are read."""
     try:
         with log.open("rb") as file:
             file.seek(max(0, log.stat().st_size - 8192))
             text = file.read().decode("utf-8", "replace")
     except OSError:
         return ""
-    return "\n".join("    " + line for line in text.splitlines()[-lines:])
+    return "\n".join("    " + line for line in text.splitlines()[-8:])
