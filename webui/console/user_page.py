@@ -49,7 +49,7 @@ def page(
         "may_mail": found.is_active and bool(found.email) and recovery.is_offered(),
         "edited": _typed(request) if refusal and refusal[0] == "about" else _known(found),
         "most_name": MAX_FULL_NAME,
-        "asks": CONFIRMATIONS,
+        "confirmations": CONFIRMATIONS,
         "now": timezone.now(),
         "refusal": refusal,
     }
