@@ -127,7 +127,7 @@ def question(given: Mapping[str, Any]) -> TaskListFilter:
         since=_day_text(given.get("from", "")),
         until=_day_text(given.get("to", "")),
         order=Order(field, sort.startswith("-")) if field in _ORDERS else Order(),
-        page=_page_number(str(given.get("page", "1"))),
+        page=page_number(str(given.get("page", "1"))),
     )
 
 
@@ -188,6 +188,6 @@ def _day_text(given: object) -> str:
         return ""
 
 
-def _page_number(text: str) -> int:
+def page_number(text: str) -> int:
     number = int(text) if text.isascii() and text.isdecimal() and len(text) < 6 else 1
     return max(1, min(number, MOST_PAGES))

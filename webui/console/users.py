@@ -15,13 +15,14 @@ from identity.administration import deactivation
 from identity.error_categories import CategorizedError
 from identity.users import MAX_FULL_NAME, UserDetails
 from transferapi.rest.http.errors import meaning
+from webui.activity.task_list import MOST_PAGES, page_number
 from webui.forms import refused
 from webui.page import problem, signed_in, user_of
 
 from .page import USERS, show_section
 
-#: Users of one page, pages that can be opened, and characters of a text to search.
-ROWS, MOST_PAGES, MAX_TEXT = 50, 400, 150
+#: Users of one page, and characters of a text to search.
+ROWS, MAX_TEXT = 50, 150
 _ACTIVE = {"yes": True, "no": False}
 
 
@@ -55,7 +56,7 @@ def set_active(request: HttpRequest, user: uuid.UUID, active: bool) -> HttpRespo
 
 
 def _page(request: HttpRequest, refusal: tuple[str, str] | None = None, status: int = 200) -> HttpResponse:
-    text, active, page = _text(request), request.GET.get("active", ""), _number(request.GET.get("page", "1"))
+    text, active, page = _text(request), request.GET.get("active", ""), page_number(request.GET.get("page", "1"))
     try:
         rows, total = user_accounts.listed(
             user_of(request), text, active=_ACTIVE.get(active), offset=ROWS * (page - 1), limit=ROWS
@@ -87,8 +88,3 @@ def _address(request: HttpRequest, **changes: object) -> str:
     """The query of the same list with other values."""
     values: dict[str, object] = {"q": _text(request), "active": request.GET.get("active", "")[:3], **changes}
     return f"?{urlencode({name: value for name, value in values.items() if value})}"
-
-
-def _number(text: str) -> int:
-    number = int(text) if text.isascii() and text.isdecimal() and len(text) < 6 else 1
-    return max(1, min(number, MOST_PAGES))
