@@ -27,6 +27,8 @@ class RelayBounds:
     waiting_of_token: int = 64
     #: For the head of a connection and the sign-in together.
     sign_in_seconds: float = 10.0
+    #: Connections that have not sent a complete head.
+    without_head: int = 512
     #: Connections that have not signed in: in all, and from one network.
     strangers: int = 512
     strangers_of_network: int = 64

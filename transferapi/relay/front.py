@@ -34,12 +34,23 @@ class Front(asyncio.Protocol):
         self._timer: asyncio.TimerHandle
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Where too many have sent no complete head, the oldest of them ends: an honest one is done by then."""
         self._transport = cast(asyncio.Transport, transport)
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(self._relay.bounds.sign_in_seconds, self._transport.abort)
+        waiting = self._relay.without_head
+        if len(waiting) >= self._relay.bounds.without_head:
+            oldest = next(iter(waiting))
+            del waiting[oldest]
+            oldest.abort()
+        waiting[self._transport] = None
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._leave()
+
+    def _leave(self) -> None:
         self._timer.cancel()
+        self._relay.without_head.pop(self._transport, None)
 
     def data_received(self, data: bytes) -> None:
         self._received += data
@@ -53,7 +64,7 @@ class Front(asyncio.Protocol):
         if (not end and len(line) > MAX_REQUEST) or rest:
             self._transport.abort()
         elif end:
-            self._timer.cancel()
+            self._leave()
             dial = Dial(self._relay, self._transport)
             self._transport.set_protocol(dial)
             dial.begin(bytes(line))
@@ -81,7 +92,7 @@ class Front(asyncio.Protocol):
         if not self._relay.strangers.enter(network_of(address)):
             self._refuse("503 Service Unavailable", f"Retry-After: {_RETRY_SECONDS}")
             return
-        self._timer.cancel()
+        self._leave()
         is_data = subprotocol == websocket.DATA_SUBPROTOCOL
         tunnel = (DataTunnel if is_data else AgentTunnel)(self._relay, address)
         self._transport.set_protocol(tunnel)

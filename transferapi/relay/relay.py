@@ -52,6 +52,8 @@ class Relay:
     ) -> None:
         self.address, self.bounds = address, bounds
         self.strangers = RelayStrangers(bounds)
+        #: Connections that have not sent a complete head, in the order in which they came.
+        self.without_head: dict[asyncio.Transport, None] = {}
         self.database = Database()
         self.rendezvous = Rendezvous(bounds)
         self.entrances = Entrances(data_ports, bounds, self.rendezvous)

@@ -37,7 +37,7 @@ from transferapi.config import CHECKOUT
 from transferapi.relay.bounds import RelayBounds
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(90)]
-BOUNDS = RelayBounds(sign_in_seconds=1.0, strangers_of_network=5, messages=500)
+BOUNDS = RelayBounds(sign_in_seconds=1.0, without_head=20, strangers_of_network=5, messages=500)
 Laptop = tuple[Endpoint, AgentIdentity]
 
 
@@ -146,6 +146,19 @@ def test_what_is_neither_agent_nor_worker_is_refused(relay: RelayServer, head: b
         except ConnectionResetError:
             answer = b""
     assert answer[:12] in (b"", b"HTTP/1.1 400", b"HTTP/1.1 404", b"HTTP/1.1 426")
+
+
+def test_connections_without_a_head_are_few_and_keep_nobody_out(relay: RelayServer, laptop: Laptop) -> None:
+    silent = [socket.create_connection((HOST, relay.port), 10) for _ in range(BOUNDS.without_head + 10)]
+    try:
+        for sock in silent[:10]:
+            sock.settimeout(0.9 * BOUNDS.sign_in_seconds)
+            with contextlib.suppress(ConnectionResetError):
+                assert sock.recv(1) == b"", "the oldest were cut off before their time was over"
+        assert works(relay, laptop)
+    finally:
+        for sock in silent:
+            sock.close()
 
 
 def test_who_does_not_sign_in_is_cut_off_in_time_and_makes_room(relay: RelayServer, laptop: Laptop) -> None:
