@@ -83,6 +83,11 @@ def _webhook_change(old: State, new: State) -> str:
     return new[0].lower() if new[0] != old[0] else ""
 
 
+def due(task: Task, at: datetime, now: datetime) -> datetime:
+    """The time from which a task may run that was to run at `at`: not before now, and not after its deadline."""
+    return max(now, min(at, task.deadline))
+
+
 def fail(task_id: uuid.UUID, old: State, code: str, description: str, now: datetime, details: object = "") -> None:
     """Move to FAILED: CANCELED, EXPIRED, or a fault that ends the whole task. Raises as `move`."""
     if code == "CANCELED":

@@ -15,7 +15,6 @@ from typing import Any
 
 from django.conf import settings
 from django.db import connection, transaction
-from django.db.models import Max
 
 from endpoints.gridftp.faults import Side
 from endpoints.models import Endpoint
@@ -27,13 +26,14 @@ from transferapi.tasks import locks, moves
 from transferapi.tasks.errors import LeaseLostError, StaleStateError
 from transferapi.tasks.events import NewEvent
 from transferapi.tasks.managers import pauses
-from transferapi.tasks.models import WITH_HOSTS, Event, File, Lease, PathMemory, Task
+from transferapi.tasks.models import WITH_HOSTS, Event, Lease, PathMemory, Task
 from transferapi.tasks.records import HeartbeatReply, TaskEndpoint, TaskSpec
 from transferapi.tasks.states import Phase, TaskType
 
 from . import losses
 from .endpoint_access import AccessRefusal, accesses
 from .fair_share import MAX_PER_USER, Runnable, SchedulerSnapshot, waiting_keys
+from .losses import Loss
 
 #: Five heartbeats of the engine. See docs/decisions/0068-outages.md, Takeover.
 TTL = timedelta(seconds=5)
@@ -92,7 +92,10 @@ def acquire(
         locks.take(f"turns of {keys.owner_id} {keys.type}", *(f"sessions of {host}" for host in keys.hosts))
         now = moment(now)
         task = Task.objects.select_related(*WITH_HOSTS).get(pk=task_id)
-        if refusal := _refusal(task, now) or _put_off(task, now):
+        if refusal := _refusal(task, now):
+            return refusal
+        lost = losses.read(task) if task.phase == Phase.RUNNING else None
+        if refusal := _put_off(task, lost, now):
             return refusal
         sessions = SchedulerSnapshot(now).sessions_for(task_id, (task.owner_id, task.type))
         if not sessions:
@@ -102,7 +105,7 @@ def acquire(
             if isinstance(ends, AccessRefusal):
                 moves.fail(task_id, moves.state_of(task), *ends, now)
                 return LeaseRefusal.NOT_PERMITTED
-            return _take(task, ends, worker, sessions, now, ttl)
+            return _take(task, lost, ends, worker, sessions, now, ttl)
         except StaleStateError:
             return LeaseRefusal.NOT_RUNNABLE
 
@@ -115,48 +118,49 @@ def _refusal(task: Task, now: datetime) -> LeaseRefusal | None:
     return LeaseRefusal.NOT_DUE if task.next_run_at > now else None
 
 
-def _put_off(task: Task, now: datetime) -> LeaseRefusal | None:
+def _put_off(task: Task, lost: Loss | None, now: datetime) -> LeaseRefusal | None:
     """Pause a task that was queued when a pause rule came, or whose worker was lost since; let one wait with which
     workers were lost several times in a row."""
-    lost = {"suspect_up_to": _last_file(task)} if task.phase == Phase.RUNNING else None
     try:
         if why := pauses.why(task, now):
-            moves.pause(task.pk, moves.state_of(task), why, now, lost)
+            moves.pause(task.pk, moves.state_of(task), why, now, {"suspect_up_to": lost.last_file} if lost else None)
             return LeaseRefusal.PAUSED
-        if lost is not None and losses.delay(times := losses.in_a_row(task)):
-            losses.wait(task, times, lost, now)
+        if lost and losses.delay(lost.in_a_row):
+            losses.wait(task, lost, now)
             return LeaseRefusal.LOST
     except StaleStateError:
         return LeaseRefusal.NOT_RUNNABLE
     return None
 
 
-def _last_file(task: Task) -> int:
-    """The id of the last file that a lost worker may still be writing."""
-    return File.objects.filter(task=task).aggregate(last=Max("id"))["last"] or 0
-
-
-def _take(task: Task, ends: Mapping[Side, Access], worker: str, sessions: int, now: datetime, ttl: timedelta) -> Grant:
+def _take(
+    task: Task,
+    lost: Loss | None,
+    ends: Mapping[Side, Access],
+    worker: str,
+    sessions: int,
+    now: datetime,
+    ttl: timedelta,
+) -> Grant:
     """Write the lease with a new epoch and move the task. Raises StaleStateError where it was ended meanwhile."""
-    taken_over = task.phase != Phase.QUEUED
-    if not taken_over:
+    if lost is None:
         moves.move(task.pk, moves.QUEUED, moves.RUNNING, now=now)
     else:
-        task.suspect_up_to = _last_file(task)
-        lost = NewEvent("RESUMED", "The worker that had the task was lost; another one goes on where it was.")
+        task.suspect_up_to = lost.last_file
+        resumed = NewEvent("RESUMED", "The worker that had the task was lost; another one goes on where it was.")
         changes = {"suspect_up_to": task.suspect_up_to}
-        moves.move(task.pk, moves.RUNNING, moves.RUNNING, now=now, event=lost, changes=changes)
+        moves.move(task.pk, moves.RUNNING, moves.RUNNING, now=now, event=resumed, changes=changes)
     with connection.cursor() as cursor:
         cursor.execute(_TAKE, {
             "task": task.pk,
             "worker": worker,
             "until": now + ttl,
             "sessions": sessions,
-            "losses": losses.in_a_row(task) if taken_over else None,
+            "losses": lost.in_a_row if lost else None,
             "progress": losses.progress(task),
         })  # fmt: skip
         (epoch,) = cursor.fetchone()
-    return Grant(task.pk, epoch, task.owner_id, _spec(task, sessions), ends, taken_over, task.trace_context)
+    return Grant(task.pk, epoch, task.owner_id, _spec(task, sessions), ends, lost is not None, task.trace_context)
 
 
 def _spec(task: Task, sessions: int) -> TaskSpec:

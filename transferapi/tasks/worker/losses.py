@@ -7,12 +7,14 @@ meanwhile, it waits before the next try, longer each time: it takes down a worke
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from django.db.models import Max
 
 from transferapi.tasks import moves
 from transferapi.tasks.events import NewEvent
-from transferapi.tasks.models import Lease, Task
+from transferapi.tasks.models import File, Lease, Task
 
 log = logging.getLogger(__name__)
 
@@ -32,10 +34,20 @@ def progress(task: Task) -> int:
     return min(sum(counts) + sum(more), _BIGGEST)
 
 
-def in_a_row(task: Task) -> int:
-    """How often in a row, with the present loss, a worker was lost with the task without progress."""
+class Loss(NamedTuple):
+    """The loss of the worker that had a task."""
+
+    #: The id of the last file that it may still be writing.
+    last_file: int
+    #: How often in a row, with this loss, a worker was lost with the task without progress.
+    in_a_row: int
+
+
+def read(task: Task) -> Loss:
+    """The present loss of a task whose worker was lost."""
+    last = File.objects.filter(task=task).aggregate(last=Max("id"))["last"] or 0
     lease = Lease.objects.filter(pk=task.pk).first()
-    return lease.losses + 1 if lease is not None and lease.progress == progress(task) else 0
+    return Loss(last, lease.losses + 1 if lease is not None and lease.progress == progress(task) else 0)
 
 
 def delay(losses: int) -> timedelta:
@@ -47,25 +59,26 @@ def delay(losses: int) -> timedelta:
     return min(FIRST_DELAY * doubled, LONGEST_DELAY)
 
 
-def wait(task: Task, losses: int, changes: Mapping[str, object], now: datetime) -> None:
+def wait(task: Task, lost: Loss, now: datetime) -> None:
     """Queue a task whose worker was lost, until `delay` is over or its deadline comes; end it, if it was canceled.
 
-    changes: of other columns of the task. Raises StaleStateError.
+    Raises StaleStateError.
     """
-    Lease.objects.filter(pk=task.pk).update(losses=losses)
+    Lease.objects.filter(pk=task.pk).update(losses=lost.in_a_row)
     if moves.end_if_canceled(task.pk, now):
         return
-    seconds = int(delay(losses).total_seconds())
+    pause = delay(lost.in_a_row)
+    seconds = int(pause.total_seconds())
     text = (
-        f"{losses} workers in a row were lost with this task before it made progress. It is tried again after "
+        f"{lost.in_a_row} workers in a row were lost with this task before it made progress. It is tried again after "
         f"{seconds} s. If this goes on, the operator of this service can find the cause in the workers' logs."
     )
-    log.warning("%d workers in a row were lost with task %s: it waits for %d s", losses, task.pk, seconds)
+    log.warning("%d workers in a row were lost with task %s: it waits for %d s", lost.in_a_row, task.pk, seconds)
     waits = {
-        **changes,
-        "next_run_at": max(now, min(now + delay(losses), task.deadline)),
+        "suspect_up_to": lost.last_file,
+        "next_run_at": moves.due(task, now + pause, now),
         "nice_status": CODE,
         "nice_status_details": text,
     }
-    event = NewEvent(CODE, text, {"losses": losses, "seconds": seconds}, is_error=True)
+    event = NewEvent(CODE, text, {"losses": lost.in_a_row, "seconds": seconds}, is_error=True)
     moves.move(task.pk, moves.RUNNING, moves.QUEUED, now=now, event=event, changes=waits)

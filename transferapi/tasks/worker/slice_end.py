@@ -98,7 +98,7 @@ def release(
         if moves.end_if_canceled(task_id, now):
             return
         task = Task.objects.select_related(*WITH_ENDS).get(pk=task_id)
-        at = task.next_run_at if next_run_at is None else max(now, min(next_run_at, task.deadline))
+        at = task.next_run_at if next_run_at is None else moves.due(task, next_run_at, now)
         turn = {"next_run_at": at, "connection_failures": connection_failures}
         if why := pauses.why(task, now):
             moves.pause(task_id, moves.RUNNING, why, now, turn)
