@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -9,12 +11,13 @@ from django.db import connection
 
 from endpoints.models import Endpoint
 from identity.models import User
-from tests.integration.cast import submit, take
+from tests.integration.cast import all_at_once, submit, take
 from transferapi.tasks import moves
-from transferapi.tasks.models import Event, Lease, Task
+from transferapi.tasks.models import Event, File, Item, Lease, Task
+from transferapi.tasks.records import FoundFile
 from transferapi.tasks.states import Phase, Status
-from transferapi.tasks.worker import losses, slice_end
-from transferapi.tasks.worker.leases import TTL, LeaseRefusal, acquire, next_runnable
+from transferapi.tasks.worker import leases, losses, scan_results, slice_end
+from transferapi.tasks.worker.leases import TTL, Grant, LeaseRefusal, acquire, next_runnable
 
 T0 = datetime.now(UTC)
 
@@ -123,6 +126,37 @@ def test_a_lease_of_an_older_version_counts_no_loss(task: Task) -> None:
             cursor.execute("UPDATE tasks_lease SET losses = DEFAULT, progress = DEFAULT WHERE task_id = %s", [task.pk])
         Task.objects.filter(pk=task.pk).update(items_scanned=1)
     take(task, now=now)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_files_that_a_lost_worker_is_about_to_commit_are_suspect_as_well(task: Task) -> None:
+    """Its transaction has begun under the lease, and ends after the next worker has found that the lease ran out."""
+    grant, item = take(task, "lost", now=T0), Item.objects.get(task=task)
+    has_written = threading.Event()
+
+    def write() -> None:
+        with leases.hold(task.pk, grant.epoch, T0):
+            scan_results.add_found(task.pk, grant.epoch, item.pk, [FoundFile("/from", "/to", 1, None)], T0)
+            has_written.set()
+            wait_for_a_waiter()
+
+    def take_over() -> Grant | LeaseRefusal:
+        assert has_written.wait(30)
+        return acquire(task.pk, "heir", now=T0 + TTL)
+
+    _, heir = all_at_once([write, take_over])
+    assert heir.spec.suspect_up_to == File.objects.get(task=task).pk
+
+
+def wait_for_a_waiter() -> None:
+    """Until another session waits for a lock."""
+    with connection.cursor() as cursor:
+        for _ in range(600):
+            cursor.execute("SELECT count(*) FROM pg_locks WHERE NOT granted")
+            if cursor.fetchone()[0]:
+                return
+            time.sleep(0.05)
+    raise TimeoutError
 
 
 def test_the_wait_is_bounded_however_often_workers_are_lost() -> None:

@@ -44,9 +44,13 @@ class Loss(NamedTuple):
 
 
 def read(task: Task) -> Loss:
-    """The present loss of a task whose worker was lost."""
+    """The present loss of a task whose worker was lost. Call it in the transaction that takes or moves the task.
+
+    A worker whose lease has run out may be about to commit files: its transaction holds the lease row, so the row is
+    locked before the last file is looked for.
+    """
+    lease = Lease.objects.select_for_update(no_key=True).filter(pk=task.pk).first()
     last = File.objects.filter(task=task).aggregate(last=Max("id"))["last"] or 0
-    lease = Lease.objects.filter(pk=task.pk).first()
     return Loss(last, lease.losses + 1 if lease is not None and lease.progress == progress(task) else 0)
 
 
