@@ -24,7 +24,6 @@ and LeaseLostError have no category: they reach no user.
 
 from __future__ import annotations
 
-import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -74,12 +73,8 @@ class NothingToRetryError(TaskError, GivenReasonError):
     category = Category.CONFLICT
 
 
-@dataclass(eq=False)
 class StaleStateError(TaskError):
     """A compare-and-swap found another state than it expected."""
-
-    task_id: uuid.UUID
-    old: tuple[str, str]
 
 
 @dataclass(eq=False)
@@ -89,12 +84,9 @@ class RequestError(TaskError, InvalidFieldError):
     code: str = "ClientError.BadRequest"
 
 
-@dataclass(eq=False)
 class UnknownStateError(TaskError):
     category = Category.CONFLICT
     template = "A newer version of this service has put this task into a state that this version does not know"
-
-    task_id: uuid.UUID
 
 
 @dataclass(eq=False)
@@ -117,10 +109,8 @@ class TooMuchError(TaskError, GivenReasonError):
     category = Category.LIMIT_EXCEEDED
 
 
-@dataclass(eq=False)
 class LeaseLostError(TaskError):
-    task_id: uuid.UUID
-    epoch: int
+    """This worker does not hold the task any more."""
 
 
 class WebhookNotFoundError(TaskError, NotFoundError):

@@ -68,7 +68,7 @@ def test_every_move_is_as_the_table_says_and_tells_its_event(task: Task, old: mo
 def test_a_move_from_a_state_that_is_not_there_writes_nothing(task: Task) -> None:
     with pytest.raises(StaleStateError) as stale:
         moves.move(task.pk, RUNNING, SUCCEEDED, now=NOW, event=NewEvent("TOLD", "it"), changes={"files": 5})
-    assert stale.value.old == RUNNING
+    assert stale.value.args == (task.pk, RUNNING)
     assert (state(task), Task.objects.get(pk=task.pk).files) == (QUEUED, 0)
     assert not Event.objects.filter(code="TOLD").exists()
 

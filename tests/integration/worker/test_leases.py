@@ -107,7 +107,7 @@ def test_a_lease_that_ran_out_is_not_renewed_even_when_nobody_took_it(
     grant = take(task, now=at(0))
     with pytest.raises(LeaseLostError) as lost:
         heartbeat(task.pk, grant.epoch, now=at(0) + TTL)
-    assert lost.value.epoch == grant.epoch
+    assert lost.value.args == (task.pk, grant.epoch)
 
 
 def test_the_task_of_a_dead_worker_is_taken_over_with_a_new_epoch_and_its_files_are_suspect(
