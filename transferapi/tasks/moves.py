@@ -18,7 +18,7 @@ from identity.clock import moment
 from identity.models import User
 
 from . import doorbell, events, queries, request_rules
-from .errors import StaleStateError, TaskCompleteError, TaskNotFoundError, UnknownStateError
+from .errors import StaleStateError, TaskCompleteError, UnknownStateError
 from .events import NewEvent
 from .models import WITH_ENDS, Task
 from .notify import webhooks
@@ -175,10 +175,7 @@ EXPIRED_TEXT = "The task was not done by its deadline."
 def cancel(user: User, task_id: uuid.UUID, now: datetime | None = None) -> CancelResult:
     """End a task: at once where no worker holds it, else at the worker's next heartbeat. Raises TaskNotFoundError."""
     with transaction.atomic():
-        task = Task.objects.select_for_update().filter(queries.of_owner(user), pk=task_id).first()
-        if task is None:
-            raise TaskNotFoundError(str(task_id))
-        return _cancel(task, moment(now))
+        return _cancel(queries.locked(task_id, queries.of_owner(user)), moment(now))
 
 
 def cancel_by_admin(task_id: uuid.UUID, ends: str, message: str, now: datetime) -> CancelResult:
@@ -187,7 +184,7 @@ def cancel_by_admin(task_id: uuid.UUID, ends: str, message: str, now: datetime) 
     ends: SOURCE, DESTINATION or BOTH. An earlier request to cancel keeps its message.
     """
     with transaction.atomic():
-        task = Task.objects.select_for_update().get(pk=task_id)
+        task = queries.locked(task_id)
         words = {"canceled_by_admin": ends, "canceled_by_admin_message": events.printable(message)}
         return _cancel(task, now, words)
 
@@ -195,10 +192,8 @@ def cancel_by_admin(task_id: uuid.UUID, ends: str, message: str, now: datetime) 
 def cancel_by_operator(task_id: uuid.UUID, message: str, now: datetime | None = None) -> CancelResult:
     """As `cancel`, by the operator of the service. Raises TaskNotFoundError."""
     with transaction.atomic():
-        task = Task.objects.select_for_update().filter(pk=task_id).first()
-        if task is None:
-            raise TaskNotFoundError(str(task_id))
-        return _cancel(task, moment(now), {"canceled_by_admin_message": events.printable(message)})
+        words = {"canceled_by_admin_message": events.printable(message)}
+        return _cancel(queries.locked(task_id), moment(now), words)
 
 
 def _cancel(task: Task, now: datetime, words: Mapping[str, object] | None = None) -> CancelResult:
@@ -239,9 +234,7 @@ def update(
     if deadline is not None:
         changes |= {"deadline": request_rules.deadline(deadline, moment(now)), "deadline_is_fixed": True}
     with transaction.atomic():
-        task = Task.objects.select_for_update().filter(queries.of_owner(user), pk=task_id).first()
-        if task is None:
-            raise TaskNotFoundError(str(task_id))
+        task = queries.locked(task_id, queries.of_owner(user))
         if task.phase == Phase.DONE:
             raise TaskCompleteError
         if "deadline" in changes and task.phase == Phase.QUEUED:
@@ -257,9 +250,7 @@ def update(
 def resume(user: User, task_id: uuid.UUID, now: datetime | None = None) -> bool:
     """Queue a suspended task again and ring the doorbell; return whether it was suspended. Raises TaskNotFoundError."""
     with transaction.atomic():
-        task = Task.objects.select_for_update().filter(queries.of_owner(user), pk=task_id).first()
-        if task is None:
-            raise TaskNotFoundError(str(task_id))
+        task = queries.locked(task_id, queries.of_owner(user))
         if task.phase != Phase.SUSPENDED:
             return False
         now = moment(now)

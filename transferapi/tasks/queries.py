@@ -141,6 +141,14 @@ def get(user: User, task_id: uuid.UUID) -> Task:
     return task
 
 
+def locked(task_id: uuid.UUID, *conditions: Q) -> Task:
+    """A task under these conditions, locked until the transaction ends. Raises TaskNotFoundError."""
+    task = Task.objects.select_for_update().filter(*conditions, pk=task_id).first()
+    if task is None:
+        raise TaskNotFoundError(str(task_id))
+    return task
+
+
 def progress(user: User, task_ids: Collection[uuid.UUID]) -> list[Task]:
     """Tasks with the columns of PROGRESS only, for those who ask many times a second. Raises TaskNotFoundError."""
     found = {task.pk: task for task in Task.objects.filter(_shown_to(user), pk__in=task_ids).only(*PROGRESS)}

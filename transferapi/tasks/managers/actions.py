@@ -19,7 +19,7 @@ from endpoints.permissions import Permission
 from identity.clock import moment
 from identity.models import User
 from transferapi.tasks import events, moves, queries
-from transferapi.tasks.errors import RequestError, TaskCompleteError, TaskNotFoundError, TasksNotPermittedError
+from transferapi.tasks.errors import RequestError, TaskNotFoundError, TasksNotPermittedError
 from transferapi.tasks.models import AdminCancel, Task
 from transferapi.tasks.states import Phase
 
@@ -63,25 +63,12 @@ def pause_own(user: User, task_id: uuid.UUID, now: datetime | None = None) -> No
 
     Raises TaskNotFoundError, TaskCompleteError.
     """
-    _set_own(user, task_id, {pauses.OWNER: ""}, now)
+    pauses.set_cause(task_id, pauses.OWNER, "", now, queries.of_owner(user))
 
 
 def resume_own(user: User, task_id: uuid.UUID, now: datetime | None = None) -> None:
     """Remove the pause of the owner; those of managers stay. Raises as `pause_own`."""
-    _set_own(user, task_id, {}, now)
-
-
-def _set_own(user: User, task_id: uuid.UUID, cause: dict[str, str], now: datetime | None) -> None:
-    with transaction.atomic():
-        task = Task.objects.select_for_update().filter(queries.of_owner(user), pk=task_id).first()
-        if task is None:
-            raise TaskNotFoundError(str(task_id))
-        if task.phase == Phase.DONE:
-            raise TaskCompleteError
-        others = {place: text for place, text in task.admin_pauses.items() if place != pauses.OWNER}
-        task.admin_pauses = others | cause
-        task.save(update_fields=["admin_pauses"])
-        pauses.look([task_id], now)
+    pauses.set_cause(task_id, pauses.OWNER, None, now, queries.of_owner(user))
 
 
 def cancel(user: User, task_ids: Sequence[uuid.UUID], message: str, now: datetime | None = None) -> AdminCancel:

@@ -11,10 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
-from django.db import transaction
-
 from transferapi.tasks import events
-from transferapi.tasks.errors import RequestError, TaskCompleteError, TaskNotFoundError
+from transferapi.tasks.errors import RequestError, TaskNotFoundError
 from transferapi.tasks.models import WITH_ENDS, Task
 from transferapi.tasks.states import Phase, TaskType
 
@@ -80,12 +78,12 @@ def hold(task_id: uuid.UUID, reason: str = "", now: datetime | None = None) -> N
     """
     if len(reason) > MAX_REASON:
         raise RequestError("reason", f"A reason has at most {MAX_REASON} characters.")
-    _set(task_id, {pauses.OPERATOR: events.printable(reason)}, now)
+    pauses.set_cause(task_id, pauses.OPERATOR, events.printable(reason), now)
 
 
 def release(task_id: uuid.UUID, now: datetime | None = None) -> None:
     """Remove the hold; pauses of managers and of the owner stay. Raises TaskNotFoundError, TaskCompleteError."""
-    _set(task_id, {}, now)
+    pauses.set_cause(task_id, pauses.OPERATOR, None, now)
 
 
 def settle(now: datetime | None = None) -> int:
@@ -102,16 +100,3 @@ def settle(now: datetime | None = None) -> int:
     for place in range(0, len(found), PAGE):
         moved += pauses.look(found[place : place + PAGE], now)
     return moved
-
-
-def _set(task_id: uuid.UUID, cause: dict[str, str], now: datetime | None) -> None:
-    with transaction.atomic():
-        task = Task.objects.select_for_update().filter(pk=task_id).first()
-        if task is None:
-            raise TaskNotFoundError(str(task_id))
-        if task.phase == Phase.DONE:
-            raise TaskCompleteError
-        others = {place: text for place, text in task.admin_pauses.items() if place != pauses.OPERATOR}
-        task.admin_pauses = others | cause
-        task.save(update_fields=["admin_pauses"])
-        pauses.look([task_id], now)

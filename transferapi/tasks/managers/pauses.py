@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from django.db import transaction
+from django.db.models import Q
 
 from endpoints.models import Endpoint, PauseRule
 from endpoints.registry import canonical_name
@@ -23,6 +24,7 @@ from identity.clock import moment
 from identity.models import User
 from identity.single_row import query_rows
 from transferapi.tasks import doorbell, moves, queries
+from transferapi.tasks.errors import TaskCompleteError
 from transferapi.tasks.models import WITH_OWNERS, Task
 from transferapi.tasks.moves import PAUSED, QUEUED, PauseReason, state_of
 from transferapi.tasks.states import Phase, TaskType
@@ -99,6 +101,21 @@ def info(user: User, task_id: uuid.UUID) -> tuple[Task, Causes]:
 def why(task: Task, now: datetime | None = None) -> PauseReason | None:
     """The reason of the pause; None: nothing pauses the task."""
     return _reason(task, causes([task], now)[task.pk])
+
+
+def set_cause(task_id: uuid.UUID, key: str, text: str | None, now: datetime | None, *conditions: Q) -> None:
+    """Set the cause OWNER or OPERATOR of a task under these conditions, with its text; None: remove it.
+
+    Raises TaskNotFoundError, TaskCompleteError.
+    """
+    with transaction.atomic():
+        task = queries.locked(task_id, *conditions)
+        if task.phase == Phase.DONE:
+            raise TaskCompleteError(task_id)
+        others = {place: message for place, message in task.admin_pauses.items() if place != key}
+        task.admin_pauses = others if text is None else {**others, key: text}
+        task.save(update_fields=["admin_pauses"])
+        look([task_id], now)
 
 
 def settle(now: datetime | None = None, limit: int = LIMIT) -> int:
