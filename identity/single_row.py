@@ -1,9 +1,9 @@
-"""Queries for at most one row, rows of queries in SQL, and values of enums in rows."""
+"""Queries for at most one row, queries and other statements in SQL, and values of enums in rows."""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Any, TypeVar
 
@@ -12,6 +12,7 @@ from django.db.models import QuerySet
 
 T = TypeVar("T")
 E = TypeVar("E", bound=StrEnum)
+Parameters = Mapping[str, Any] | Sequence[Any] | None
 
 
 def single_row(found: QuerySet[Any, T]) -> T | None:
@@ -27,11 +28,18 @@ def row_by_id(found: QuerySet[Any, T], ref: object) -> T | None:
         return None
 
 
-def query_rows(query: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+def query_rows(query: str, parameters: Parameters = None) -> list[tuple[Any, ...]]:
     """All rows of a query in SQL."""
     with connection.cursor() as cursor:
         cursor.execute(query, parameters)
         return list(cursor.fetchall())
+
+
+def execute(statement: str, parameters: Parameters = None) -> int:
+    """Execute a statement in SQL; return the number of rows that it has found or changed."""
+    with connection.cursor() as cursor:
+        cursor.execute(statement, parameters)
+        return int(cursor.rowcount)
 
 
 def enum_value(kind: type[E], value: str) -> E:

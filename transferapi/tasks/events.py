@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from django.db import connection
+from identity.single_row import execute
 
 from .upkeep import space
 
@@ -36,16 +36,15 @@ class NewEvent:
 
 def append(task_id: uuid.UUID, new: Sequence[NewEvent], now: datetime) -> None:
     """Write these events, and notify listeners at the commit. Call it inside the transaction of the change."""
-    with connection.cursor() as cursor:
-        cursor.execute(_APPEND, {
-            "task": task_id,
-            "now": now,
-            "codes": [event.code for event in new],
-            "errors": [event.is_error for event in new],
-            "descriptions": [printable(event.description) for event in new],
-            "details": [text(event.details) for event in new],
-            "channel": CHANNEL,
-        })  # fmt: skip
+    execute(_APPEND, {
+        "task": task_id,
+        "now": now,
+        "codes": [event.code for event in new],
+        "errors": [event.is_error for event in new],
+        "descriptions": [printable(event.description) for event in new],
+        "details": [text(event.details) for event in new],
+        "channel": CHANNEL,
+    })  # fmt: skip
 
 
 def append_bounded(task_id: uuid.UUID, new: Sequence[NewEvent], now: datetime) -> None:

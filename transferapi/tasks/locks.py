@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
-from django.db import connection
+from identity.single_row import execute, query_rows
 
 
 def take(*names: str) -> None:
@@ -12,14 +12,14 @@ def take(*names: str) -> None:
 
     A lock is a number of 64 bits computed from the name: where two names share one, they wait for each other.
     """
-    keys = sorted(int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), signed=True) for name in names)
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_advisory_xact_lock(key) FROM unnest(%s::bigint[]) AS key", [keys])
+    execute("SELECT pg_advisory_xact_lock(key) FROM unnest(%s::bigint[]) AS key", [sorted(map(_key, names))])
 
 
 def take_if_free(name: str) -> bool:
     """Take the lock without waiting; return whether this transaction has it now."""
-    key = int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), signed=True)
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_try_advisory_xact_lock(%s)", [key])
-        return bool(cursor.fetchone()[0])
+    [(taken,)] = query_rows("SELECT pg_try_advisory_xact_lock(%s)", [_key(name)])
+    return bool(taken)
+
+
+def _key(name: str) -> int:
+    return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), signed=True)

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from django.db import connection
-
+from identity.single_row import query_rows
 from transferapi.tasks.models import Event, Run, Task
 
 #: Points of a rate; plans that are shown; files up to which their arrivals make the rate.
@@ -69,9 +68,8 @@ def rates(task: Task, now: datetime) -> list[RatePoint]:
 def _of_arrivals(task: Task, now: datetime) -> Iterator[RatePoint]:
     start, end = task.request_time, task.completion_time or now
     seconds = max((end - start).total_seconds() / POINTS, 0.05)
-    with connection.cursor() as cursor:
-        cursor.execute(_ARRIVALS, {"task": task.pk, "start": start, "seconds": seconds, "last": POINTS - 1})
-        arrived = dict(cursor.fetchall())
+    parameters = {"task": task.pk, "start": start, "seconds": seconds, "last": POINTS - 1}
+    arrived = dict(query_rows(_ARRIVALS, parameters))
     step = timedelta(seconds=seconds)
     for number in range(POINTS):
         yield RatePoint(start + number * step, start + (number + 1) * step, int(arrived.get(number, 0)) / seconds)

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db import connection, transaction
+from django.db import transaction
 
 from endpoints.addresses.gate import TargetRefusedError
 from identity.clock import moment
@@ -32,6 +32,7 @@ from identity.http.https_client import (
     Site,
 )
 from identity.http.tls_context import client_context
+from identity.single_row import query_rows
 from identity.vault.errors import VaultError
 from transferapi.tasks.errors import RequestError
 from transferapi.tasks.models import Delivery, Webhook
@@ -87,9 +88,7 @@ def claim(limit: int, busy: Collection[uuid.UUID] = (), now: datetime | None = N
     with transaction.atomic():
         now = moment(now)
         parameters: dict[str, Any] = {"now": now, "busy": list(busy), "each": MOST_OF_A_USER, "limit": limit}
-        with connection.cursor() as cursor:
-            cursor.execute(_DUE, parameters)
-            due = [row[0] for row in cursor.fetchall()]
+        due = [id_ for (id_,) in query_rows(_DUE, parameters)]
         rows = Delivery.objects.filter(pk__in=due, next_try_at__lte=now).select_related("webhook")
         taken = list(rows.select_for_update(skip_locked=True, of=("self",)))
         for row in taken:

@@ -16,9 +16,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from django.db import connection, transaction
+from django.db import transaction
 from django.db.models import Q
 
+from identity.single_row import execute, query_rows
 from transferapi.tasks.models import WITH_OWNERS, Event, Task
 from transferapi.tasks.states import Phase
 
@@ -109,10 +110,8 @@ class FeedScope:
 def look() -> Iterator[Snapshot]:
     """A transaction in which all reads see one snapshot; yields the snapshot."""
     with transaction.atomic():
-        with connection.cursor() as cursor:
-            cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
-            cursor.execute("SELECT pg_current_snapshot()::text")
-            (text,) = cursor.fetchone()
+        execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        [(text,)] = query_rows("SELECT pg_current_snapshot()::text")
         yield Snapshot.parse(text)
 
 
@@ -154,13 +153,11 @@ def start(scope: FeedScope, at: Cursor | None, now: Snapshot) -> tuple[Cursor, b
         return Cursor(0, now), True
     most: dict[str, Any] = {"seen": str(at.seen), "after": at.last if at.within else _floor(at), "most": MOST_REPLAYED}
     condition = " AND e.task_id = %(task)s" if scope.task_id else " AND t.owner_id = %(owner)s"
-    with connection.cursor() as cursor:
-        cursor.execute(_TOO_MANY.format(condition), {**most, "task": scope.task_id, "owner": scope.owner_id})
-        row = cursor.fetchone()
-    if row is None:
+    found = query_rows(_TOO_MANY.format(condition), {**most, "task": scope.task_id, "owner": scope.owner_id})
+    if not found:
         return at, False
     # Events that are left out count as delivered: up to that id, in this snapshot.
-    return Cursor(row[0], at.seen, now), True
+    return Cursor(found[0][0], at.seen, now), True
 
 
 def _is_too_far(at: Cursor) -> bool:
@@ -170,9 +167,8 @@ def _is_too_far(at: Cursor) -> bool:
     """
     if at.seen == NOTHING:
         return True
-    with connection.cursor() as cursor:
-        cursor.execute(_SINCE, {"seen": str(at.seen), "most": MOST_LOOKED_THROUGH + 1})
-        return bool(cursor.fetchone()[0] > MOST_LOOKED_THROUGH)
+    [(number,)] = query_rows(_SINCE, {"seen": str(at.seen), "most": MOST_LOOKED_THROUGH + 1})
+    return bool(number > MOST_LOOKED_THROUGH)
 
 
 def _last(scope: FeedScope) -> int:
@@ -199,18 +195,15 @@ def forget_foreign() -> int:
 
     A visible event was written before the end of the snapshot; one with a later transaction id is from elsewhere.
     """
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "UPDATE tasks_event SET written_by = '3' WHERE written_by >= pg_snapshot_xmax(pg_current_snapshot())"
-        )
-        return int(cursor.rowcount)
+    return execute(
+        "UPDATE tasks_event SET written_by = '3' WHERE written_by >= pg_snapshot_xmax(pg_current_snapshot())"
+    )
 
 
 def _lines(condition: str, seen: Snapshot, now: Snapshot, after: int, **more: object) -> list[FeedLine]:
     parameters: dict[str, Any] = {"seen": str(seen), "now": str(now), "after": after, "page": PAGE, **more}
-    with connection.cursor() as cursor:
-        cursor.execute(f"{_SELECT} WHERE {condition} ORDER BY e.id LIMIT %(page)s", parameters)
-        return [_line(*row) for row in cursor.fetchall()]
+    query = f"{_SELECT} WHERE {condition} ORDER BY e.id LIMIT %(page)s"
+    return [_line(*row) for row in query_rows(query, parameters)]
 
 
 def _line(

@@ -19,7 +19,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django.conf import settings
-from django.db import connection, models, transaction
+from django.db import models, transaction
 
 from endpoints.addresses import gate
 from endpoints.addresses.openings import opened
@@ -28,6 +28,7 @@ from identity.clock import moment
 from identity.hidden import Hidden, Secret
 from identity.http.web_address import Url, WebAddressError, parse_url
 from identity.models import User
+from identity.single_row import query_rows
 from identity.vault.rotation import SealedTable
 from identity.vault.rows import lock_user
 from transferapi.tasks.errors import RequestError, TooManyWebhooksError, WebhookDisabledError, WebhookNotFoundError
@@ -235,10 +236,9 @@ def changed(task_id: uuid.UUID, what: str, now: datetime) -> None:
 
 def _forget_beyond(rows: Sequence[Webhook]) -> None:
     """Delete the oldest deliveries of each webhook beyond MAX_KEPT, also those that wait to be sent."""
-    with connection.cursor() as cursor:
-        cursor.execute(_BEYOND, {"webhooks": [row.pk for row in rows], "kept": MAX_KEPT, "most": MAX_KEPT})
-        if lost := sum(waited for (waited,) in cursor.fetchall()):
-            log.warning("%d webhook messages were deleted unsent: a webhook has at most %d", lost, MAX_KEPT)
+    deleted = query_rows(_BEYOND, {"webhooks": [row.pk for row in rows], "kept": MAX_KEPT, "most": MAX_KEPT})
+    if lost := sum(waited for (waited,) in deleted):
+        log.warning("%d webhook messages were deleted unsent: a webhook has at most %d", lost, MAX_KEPT)
 
 
 _BEYOND = """

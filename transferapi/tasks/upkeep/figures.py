@@ -13,7 +13,9 @@ from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from django.db import DatabaseError, InterfaceError, connection, transaction
+from django.db import DatabaseError, InterfaceError, transaction
+
+from identity.single_row import execute, query_rows
 
 from . import last_backup, rounds
 from .worker_reports import GONE_SECONDS
@@ -70,25 +72,18 @@ def read() -> tuple[Figures, dict[str, bool]]:
 def _ask(question: Callable[[], Figures], seconds: float, figures: Figures) -> bool:
     try:
         with transaction.atomic():
-            with connection.cursor() as cursor:
-                cursor.execute("SELECT set_config('statement_timeout', %s, true)", [f"{max(10, int(1000 * seconds))}"])
+            execute("SELECT set_config('statement_timeout', %s, true)", [f"{max(10, int(1000 * seconds))}"])
             figures |= question()
     except (DatabaseError, InterfaceError):
         return False
     return True
 
 
-def _rows(sql: str, *parameters: Any) -> list[tuple[Any, ...]]:
-    with connection.cursor() as cursor:
-        cursor.execute(sql, parameters)
-        return list(cursor.fetchall())
-
-
 def _tasks() -> Figures:
-    rows = _rows(
+    rows = query_rows(
         """SELECT type, phase, count(*), extract(epoch FROM clock_timestamp() - min(next_run_at)) FROM (
             SELECT type, phase, next_run_at FROM tasks_task WHERE NOT phase = 'done' LIMIT %s) task GROUP BY 1, 2""",
-        MOST,
+        [MOST],
     )
     late = [float(age) for _, phase, _, age in rows if phase == "queued"]
     return {
@@ -99,27 +94,27 @@ def _tasks() -> Figures:
 
 
 def _ended() -> Figures:
-    rows = _rows(
+    rows = query_rows(
         """SELECT type, status, count(*) FROM (SELECT type, status FROM tasks_task WHERE phase = 'done'
             AND NOT history_deleted AND completion_time > now() - interval '1 hour' LIMIT %s) task GROUP BY 1, 2""",
-        MOST,
+        [MOST],
     )
     return {"tasks_ended_last_hour": {(type_.lower(), status.lower()): float(number) for type_, status, number in rows}}
 
 
 def _leases() -> Figures:
-    [(held, expired)] = _rows(
+    [(held, expired)] = query_rows(
         """SELECT count(*) FILTER (WHERE expires_at > clock_timestamp()),
             count(*) FILTER (WHERE expires_at <= clock_timestamp())
             FROM (SELECT expires_at FROM tasks_lease WHERE NOT worker = '' LIMIT %s) lease""",
-        MOST,
+        [MOST],
     )
     return {"leases_held": {(): float(held)}, "leases_expired": {(): float(expired)}}
 
 
 def _tallies() -> Figures:
     figures: Figures = {name: {} if labels else {(): 0.0} for name, labels in TALLIES.items()}
-    for key, value in _rows("SELECT key, value FROM tasks_tally ORDER BY key LIMIT 5000"):
+    for key, value in query_rows("SELECT key, value FROM tasks_tally ORDER BY key LIMIT 5000"):
         name, *labels = key.split(" ")
         # Another version may count something else.
         if TALLIES.get(name) == len(labels):
@@ -130,18 +125,18 @@ def _tallies() -> Figures:
 def _rounds() -> Figures:
     late = "extract(epoch FROM clock_timestamp() - next_at)"
     # After a rollback, nobody does a job that only the newer version has.
-    rows = _rows(
+    rows = query_rows(
         f"SELECT name, {late} FROM tasks_round WHERE isfinite(next_at) AND name = ANY(%s)",  # noqa: S608 - no input
-        list(rounds.INTERVALS),
+        [list(rounds.INTERVALS)],
     )
     return {"round_overdue_seconds": {(name,): max(0.0, float(late)) for name, late in rows}}
 
 
 def _workers() -> Figures:
-    rows = _rows(
+    rows = query_rows(
         """SELECT gauges FROM tasks_workerprocess
             WHERE seen_at > clock_timestamp() - make_interval(secs => %s) LIMIT 10000""",
-        GONE_SECONDS,
+        [GONE_SECONDS],
     )
     total: Counter[str] = Counter()
     for (gauges,) in rows:
@@ -150,10 +145,10 @@ def _workers() -> Figures:
 
 
 def _services() -> Figures:
-    rows = _rows(
+    rows = query_rows(
         """SELECT kind, gauges FROM tasks_serviceprocess
             WHERE kind IN ('relay', 'shell') AND seen_at > clock_timestamp() - make_interval(secs => %s) LIMIT 10000""",
-        GONE_SECONDS,
+        [GONE_SECONDS],
     )
     total: Counter[str] = Counter()
     for _, gauges in rows:
@@ -177,36 +172,36 @@ def _backlog(name: str, table: str, column: str) -> Callable[[], Figures]:
         SELECT {column} AS made FROM {table} WHERE next_try_at IS NOT NULL ORDER BY next_try_at LIMIT %s) waiting"""  # noqa: S608 - words of this module
 
     def ask() -> Figures:
-        [(number, age)] = _rows(sql, MOST)
+        [(number, age)] = query_rows(sql, [MOST])
         return {f"{name}_waiting": {(): float(number)}, f"{name}_oldest_seconds": {(): max(0.0, float(age))}}
 
     return ask
 
 
 def _credentials() -> Figures:
-    [(day, week)] = _rows(
+    [(day, week)] = query_rows(
         """SELECT count(*) FILTER (WHERE expires_at < now() + interval '1 day'), count(*) FROM (
             SELECT expires_at FROM identity_credential
             WHERE expires_at BETWEEN now() AND now() + interval '7 days' LIMIT %s) credential""",
-        MOST,
+        [MOST],
     )
     return {"credentials_expiring": {("1d",): float(day), ("7d",): float(week)}}
 
 
 def _agents() -> Figures:
-    [(number,)] = _rows(
+    [(number,)] = query_rows(
         """SELECT count(*) FROM endpoints_agent agent JOIN endpoints_relayprocess relay ON relay.address = agent.relay
             WHERE NOT agent.relay = '' AND relay.heartbeat_at > clock_timestamp() - make_interval(secs => %s)""",
-        RELAY_SECONDS,
+        [RELAY_SECONDS],
     )
     return {"agents_connected": {(): float(number)}}
 
 
 def _sign_ins() -> Figures:
-    [(signed_in, refused)] = _rows(
+    [(signed_in, refused)] = query_rows(
         """SELECT count(*) FILTER (WHERE what = 'signed_in'), count(*) FILTER (WHERE what = 'sign_in_refused') FROM (
             SELECT what FROM identity_auditevent WHERE at > now() - interval '1 hour' ORDER BY at DESC LIMIT %s) act""",
-        MOST,
+        [MOST],
     )
     return {"sign_ins_last_hour": {("accepted",): float(signed_in), ("refused",): float(refused)}}
 

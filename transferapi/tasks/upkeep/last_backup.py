@@ -5,23 +5,20 @@ It counts seconds since 1970 of the clock of the database. A version that does n
 
 from __future__ import annotations
 
-from django.db import connection
+from identity.single_row import execute, query_rows
 
 KEY = "backup_at"
 
 
 def record() -> None:
     """A backup is complete now. Raises django.db.Error."""
-    with connection.cursor() as cursor:
-        cursor.execute(_RECORD, [KEY])
+    execute(_RECORD, [KEY])
 
 
 def age() -> float:
     """Seconds since the last backup; infinite where there was none. Raises django.db.Error."""
-    with connection.cursor() as cursor:
-        cursor.execute(_AGE, [KEY])
-        row = cursor.fetchone()
-    return max(0.0, float(row[0])) if row else float("inf")
+    found = query_rows(_AGE, [KEY])
+    return max(0.0, float(found[0][0])) if found else float("inf")
 
 
 _RECORD = """

@@ -18,10 +18,11 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from django.conf import settings
-from django.db import connection, transaction
+from django.db import transaction
 from django.db.models import Q, QuerySet
 
 from identity.clock import moment
+from identity.single_row import execute, query_rows
 from transferapi.tasks import locks
 from transferapi.tasks.models import AdminCancel, Event, File, Item, Space, Task
 from transferapi.tasks.states import Phase
@@ -82,13 +83,12 @@ def _tidy(task_id: uuid.UUID, up_to: int, end: float) -> bool:
 
 def _part(task_id: uuid.UUID, query: str, after: int, most: int, *, wait: bool = False) -> _Deleted | None:
     """Delete from the next rows; None: another worker holds the lock, and `wait` is False."""
-    with transaction.atomic(), connection.cursor() as cursor:
+    with transaction.atomic():
         if wait:
             locks.take(_LOCK)
         elif not locks.take_if_free(_LOCK):
             return None
-        cursor.execute(query, {"task": task_id, "after": after, "most": most})
-        rows, deleted, octets, last = cursor.fetchone()
+        [(rows, deleted, octets, last)] = query_rows(query, {"task": task_id, "after": after, "most": most})
         space.give_back(task_id, deleted, octets)
         if query == _UNSEEN and rows:
             Task.objects.filter(pk=task_id).update(tidied_up_to=last)
@@ -137,9 +137,7 @@ def _forget(task_id: uuid.UUID, most: int) -> int:
     for table in (_FILES, _ALL_ITEMS):
         part = _part(task_id, table, -1, most - deleted, wait=True)
         deleted += part.deleted if part else 0
-    with connection.cursor() as cursor:
-        cursor.execute(_EVENTS, {"task": task_id, "most": most - deleted})
-        return deleted + int(cursor.rowcount)
+    return deleted + execute(_EVENTS, {"task": task_id, "most": most - deleted})
 
 
 #: For the next rows behind %(after)s: the number of rows and of deleted ones, octets of their paths, the last id.

@@ -8,9 +8,8 @@ time further ahead than one interval was written before that clock was set back.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
-from django.db import connection
+from identity.single_row import execute, query_rows
 
 #: The periodic jobs of this version: seconds between two starts of each, by all workers together. Another version may
 #: have written rows of other jobs.
@@ -30,18 +29,14 @@ INTERVALS = {
 
 def claim(intervals: Mapping[str, float]) -> list[str]:
     """The rounds, of these (name: interval in seconds), that the caller must do now; no other worker gets them."""
-    parameters: dict[str, Any] = {"names": list(intervals), "intervals": list(intervals.values())}
-    with connection.cursor() as cursor:
-        cursor.execute(_CLAIM, parameters)
-        return [name for (name,) in cursor.fetchall()]
+    parameters = {"names": list(intervals), "intervals": list(intervals.values())}
+    return [name for (name,) in query_rows(_CLAIM, parameters)]
 
 
 def overdue(name: str) -> float | None:
     """Seconds since this round has been due; negative where it is due later, None where no worker ever claimed it."""
-    with connection.cursor() as cursor:
-        cursor.execute(_OVERDUE, [name])
-        row = cursor.fetchone()
-    return None if row is None else float(row[0])
+    found = query_rows(_OVERDUE, [name])
+    return float(found[0][0]) if found else None
 
 
 def sweep_when_a_lease_ends() -> None:
@@ -49,8 +44,7 @@ def sweep_when_a_lease_ends() -> None:
 
     Leases that are renewed end later than the next sweep, so this writes only where a worker has been lost.
     """
-    with connection.cursor() as cursor:
-        cursor.execute(_HASTEN)
+    execute(_HASTEN)
 
 
 _HASTEN = """

@@ -10,9 +10,9 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 
-from django.db import connection
 from django.db.migrations.loader import MigrationLoader
 
+from identity.single_row import execute, query_rows
 from transferapi.schema_version import effect_of
 from transferapi.version import service_version
 
@@ -52,31 +52,25 @@ def report(name: str, kind: str, gauges: Mapping[str, int] | None = None) -> Non
     Rows of processes that were gone for a week are deleted by the way.
     """
     row = {"name": name[:128], "kind": kind, "version": service_version()[:64], "knows": json.dumps(known_changes())}
-    with connection.cursor() as cursor:
-        numbers = json.dumps(gauges) if gauges else None
-        cursor.execute(_REPORT, {**row, "gauges": numbers, "days": KEPT_DAYS})
+    numbers = json.dumps(gauges) if gauges else None
+    execute(_REPORT, {**row, "gauges": numbers, "days": KEPT_DAYS})
 
 
 def leave(name: str) -> None:
     """Delete the row of a process that stops in an orderly way."""
-    with connection.cursor() as cursor:
-        cursor.execute("DELETE FROM tasks_serviceprocess WHERE name = %s", [name[:128]])
+    execute("DELETE FROM tasks_serviceprocess WHERE name = %s", [name[:128]])
 
 
 def alive(tables: Collection[str] = TABLES) -> list[Process]:
     """Processes that have reported themselves within GONE_SECONDS. tables: those of the two that the schema has."""
     found: list[Process] = []
-    with connection.cursor() as cursor:
-        if "tasks_serviceprocess" in tables:
-            cursor.execute(_ALIVE, [GONE_SECONDS])
-            for name, kind, version, knows in cursor.fetchall():
-                found.append(Process(name, kind, version, frozenset(_read(knows))))
-        if "tasks_workerprocess" in tables:
-            cursor.execute(_ALIVE_WORKERS, [GONE_SECONDS])
-            names = {one.name for one in found}
-            found += [
-                Process(name, "worker", version, None) for name, version in cursor.fetchall() if name not in names
-            ]
+    if "tasks_serviceprocess" in tables:
+        for name, kind, version, knows in query_rows(_ALIVE, [GONE_SECONDS]):
+            found.append(Process(name, kind, version, frozenset(_read(knows))))
+    if "tasks_workerprocess" in tables:
+        names = {one.name for one in found}
+        workers = query_rows(_ALIVE_WORKERS, [GONE_SECONDS])
+        found += [Process(name, "worker", version, None) for name, version in workers if name not in names]
     return found
 
 

@@ -11,8 +11,8 @@ import uuid
 from typing import NoReturn
 
 from django.conf import settings
-from django.db import connection
 
+from identity.single_row import execute, query_rows
 from transferapi.config import limits as limit_settings
 from transferapi.tasks.errors import TooMuchError
 
@@ -30,7 +30,8 @@ def take(task_id: uuid.UUID, rows: int, octets: int) -> None:
     if not rows:
         return
     limits = settings.LIMITS
-    task_rows, task_octets, user_rows, user_octets = _count(task_id, rows, octets)
+    found = query_rows(_COUNT, {"task": task_id, "rows": rows, "octets": octets})
+    [(task_rows, task_octets, user_rows, user_octets)] = found
     if task_rows > limits.task_files:
         _refuse("task_files", "A task has at most {} items, files and folders")
     if task_octets > limits.task_octets:
@@ -44,32 +45,20 @@ def take(task_id: uuid.UUID, rows: int, octets: int) -> None:
 def give_back(task_id: uuid.UUID, rows: int, octets: int) -> None:
     """Count rows that this transaction has deleted. A task gives back no more than was counted for it."""
     if rows:
-        _count(task_id, -rows, -octets)
+        execute(_COUNT, {"task": task_id, "rows": -rows, "octets": -octets})
 
 
 def take_task(user_id: uuid.UUID) -> None:
     """Count a new task. Raises TooMuchError: then it must not be created."""
-    with connection.cursor() as cursor:
-        cursor.execute(_TAKE_TASK, [user_id])
-        (tasks,) = cursor.fetchone()
+    [(tasks,)] = query_rows(_TAKE_TASK, [user_id])
     if tasks > settings.LIMITS.user_tasks:
         _refuse("user_tasks", "A user has at most {} tasks, those that are done included")
 
 
 def room_for_events(task_id: uuid.UUID, octets: int) -> int:
     """Count octets of events; return their new number. Above MAX_EVENTS, the events must not be written."""
-    with connection.cursor() as cursor:
-        cursor.execute(_TAKE_EVENTS, [octets, task_id])
-        (now,) = cursor.fetchone()
+    [(now,)] = query_rows(_TAKE_EVENTS, [octets, task_id])
     return int(now)
-
-
-def _count(task_id: uuid.UUID, rows: int, octets: int) -> tuple[int, int, int, int]:
-    """The space of the task now, and that of its owner."""
-    with connection.cursor() as cursor:
-        cursor.execute(_COUNT, {"task": task_id, "rows": rows, "octets": octets})
-        found: tuple[int, int, int, int] = cursor.fetchone()
-        return found
 
 
 def _refuse(field: str, text: str) -> NoReturn:
@@ -77,6 +66,7 @@ def _refuse(field: str, text: str) -> NoReturn:
     raise TooMuchError(f"{text.format(limit)} on this service ({limit_settings.variable(field)}).")
 
 
+#: The space of the task then, and that of its owner.
 _COUNT = """
     WITH before AS (
         SELECT id, kept_rows, kept_octets FROM tasks_task WHERE id = %(task)s FOR NO KEY UPDATE

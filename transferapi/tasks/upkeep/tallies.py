@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 
-from django.db import connection
+from identity.single_row import execute
 
 _lock = threading.Lock()
 _counts: Counter[str] = Counter()
@@ -32,9 +32,8 @@ def flush() -> None:
     if not taken:
         return
     try:
-        with connection.cursor() as cursor:
-            keys = sorted(taken)
-            cursor.execute(_ADD, [keys, [float(taken[key]) for key in keys]])
+        keys = sorted(taken)
+        execute(_ADD, [keys, [float(taken[key]) for key in keys]])
     except BaseException:
         with _lock:
             _counts.update(taken)

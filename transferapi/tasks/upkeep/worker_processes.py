@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from django.db import connection
-
+from identity.single_row import execute, query_rows
 from transferapi.version import service_version
 
 from .worker_reports import AGES
@@ -22,27 +21,23 @@ def report(name: str, host: str, gauges: Mapping[str, int] | None = None) -> Non
 
     Rows of workers that were gone for a week are deleted by the way.
     """
-    with connection.cursor() as cursor:
-        row = {
-            "name": name[:128],
-            "host": host[:255],
-            "version": service_version()[:64],
-            "gauges": json.dumps(gauges or {}),
-        }
-        cursor.execute(_REPORT, {**row, "days": KEPT_DAYS})
+    execute(_REPORT, {
+        "name": name[:128],
+        "host": host[:255],
+        "version": service_version()[:64],
+        "gauges": json.dumps(gauges or {}),
+        "days": KEPT_DAYS,
+    })  # fmt: skip
 
 
 def leave(name: str) -> None:
     """Delete the row of a worker that stops in an orderly way."""
-    with connection.cursor() as cursor:
-        cursor.execute("DELETE FROM tasks_workerprocess WHERE name = %s", [name[:128]])
+    execute("DELETE FROM tasks_workerprocess WHERE name = %s", [name[:128]])
 
 
 def ages(host: str | None = None) -> Mapping[str, float]:
     """Seconds since the last report of each worker, of this host where one is given, by the workers' names."""
-    with connection.cursor() as cursor:
-        cursor.execute(AGES, {"host": host})
-        return {name: float(age) for name, age in cursor.fetchall()}
+    return {name: float(age) for name, age in query_rows(AGES, {"host": host})}
 
 
 _REPORT = """

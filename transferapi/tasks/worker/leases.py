@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum
-from typing import Any
 
 from django.conf import settings
 from django.db import connection, transaction
@@ -22,6 +21,7 @@ from endpoints.network_use import limits
 from endpoints.registry import canonical_name
 from endpoints.sharing.access import Access
 from identity.clock import moment
+from identity.single_row import execute, query_rows
 from transferapi.tasks import locks, moves
 from transferapi.tasks.errors import LeaseLostError, StaleStateError
 from transferapi.tasks.events import NewEvent
@@ -87,8 +87,7 @@ def acquire(
     limit = _limit_of_transaction()
     with transaction.atomic():
         if limit:
-            with connection.cursor() as cursor:
-                cursor.execute(limit)
+            execute(limit)
         locks.take(f"turns of {keys.owner_id} {keys.type}", *(f"sessions of {host}" for host in keys.hosts))
         now = moment(now)
         task = Task.objects.select_related(*WITH_HOSTS).get(pk=task_id)
@@ -150,16 +149,14 @@ def _take(
         resumed = NewEvent("RESUMED", "The worker that had the task was lost; another one goes on where it was.")
         changes = {"suspect_up_to": task.suspect_up_to}
         moves.move(task.pk, moves.RUNNING, moves.RUNNING, now=now, event=resumed, changes=changes)
-    with connection.cursor() as cursor:
-        cursor.execute(_TAKE, {
-            "task": task.pk,
-            "worker": worker,
-            "until": now + ttl,
-            "sessions": sessions,
-            "losses": lost.in_a_row if lost else None,
-            "progress": losses.progress(task),
-        })  # fmt: skip
-        (epoch,) = cursor.fetchone()
+    [(epoch,)] = query_rows(_TAKE, {
+        "task": task.pk,
+        "worker": worker,
+        "until": now + ttl,
+        "sessions": sessions,
+        "losses": lost.in_a_row if lost else None,
+        "progress": losses.progress(task),
+    })  # fmt: skip
     return Grant(task.pk, epoch, task.owner_id, _spec(task, sessions), ends, lost is not None, task.trace_context)
 
 
@@ -214,13 +211,10 @@ def heartbeat(task_id: uuid.UUID, epoch: int, *, ttl: timedelta = TTL, now: date
 
     Its sessions do not count any more after that, so that its holder must not go on.
     """
-    parameters: dict[str, Any] = {"task": task_id, "epoch": epoch, "ttl": ttl, "now": now}
-    with connection.cursor() as cursor:
-        cursor.execute(_BEAT, parameters)
-        row = cursor.fetchone()
-    if row is None:
+    rows = query_rows(_BEAT, {"task": task_id, "epoch": epoch, "ttl": ttl, "now": now})
+    if not rows:
         raise LeaseLostError(task_id, epoch)
-    return HeartbeatReply(*row)
+    return HeartbeatReply(*rows[0])
 
 
 _NOW = "coalesce(%(now)s::timestamptz, clock_timestamp())"
@@ -257,13 +251,11 @@ def hold(task_id: uuid.UUID, epoch: int, now: datetime | None = None, *, to_end:
     """
     limit = _limit_of_transaction()
     with transaction.atomic():
-        with connection.cursor() as cursor:
-            statement = _HOLD if to_end else _FOR_A_BATCH + _HOLD
-            cursor.execute(limit + statement, {"task": task_id, "epoch": epoch, "now": now})
-            row = cursor.fetchone()
-        if row is None:
+        statement = _HOLD if to_end else _FOR_A_BATCH + _HOLD
+        rows = query_rows(limit + statement, {"task": task_id, "epoch": epoch, "now": now})
+        if not rows:
             raise LeaseLostError(task_id, epoch)
-        yield row[0]
+        yield rows[0][0]
         if to_end:
             Lease.objects.filter(pk=task_id).update(worker="", expires_at=None, sessions=0, losses=0)
 

@@ -11,8 +11,7 @@ from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any
 
-from django.db import connection
-
+from identity.single_row import execute, query_rows
 from transferapi.tasks.records import Checksum, FileRow, TaskCounts
 
 from . import arrays
@@ -31,13 +30,14 @@ def pending(
     Of those whose backoff is over, only the `limit` that have been due for longest are considered.
     """
     with hold(task_id, epoch, now) as now:
-        return _file_rows(_PENDING, {"task": task_id, "now": now, "exclude": [*exclude], "limit": limit})
+        parameters = {"task": task_id, "now": now, "exclude": [*exclude], "limit": limit}
+        return [_file_row(row) for row in query_rows(_PENDING, parameters)]
 
 
 def begun(task_id: uuid.UUID, epoch: int, limit: int, now: datetime | None = None) -> list[FileRow]:
     """Pending files with a temporary path, or with some of their content on the destination's disk."""
     with hold(task_id, epoch, now):
-        return _file_rows(_BEGUN, {"task": task_id, "limit": limit})
+        return [_file_row(row) for row in query_rows(_BEGUN, {"task": task_id, "limit": limit})]
 
 
 def write_temporary_paths(
@@ -47,23 +47,17 @@ def write_temporary_paths(
 
     Ranges that are on disk under another name are forgotten, because they are no part of the new file.
     """
-    with hold(task_id, epoch, now), connection.cursor() as cursor:
+    with hold(task_id, epoch, now):
         ids = arrays.integers(file.id for file in files)
         names = arrays.octets(encoded(file.temporary_path) for file in files)
-        cursor.execute(_TEMPORARY, {"ids": ids, "names": names, "task": task_id})
+        execute(_TEMPORARY, {"ids": ids, "names": names, "task": task_id})
 
 
 def counts(task_id: uuid.UUID, epoch: int, now: datetime | None = None) -> TaskCounts:
     """The work that the task has left."""
-    with hold(task_id, epoch, now), connection.cursor() as cursor:
-        cursor.execute(_COUNTS, {"task": task_id, "most": PENDING_COUNTED})
-        return TaskCounts(*cursor.fetchone())
-
-
-def _file_rows(query: str, parameters: Any) -> list[FileRow]:
-    with connection.cursor() as cursor:
-        cursor.execute(query, parameters)
-        return [_file_row(row) for row in cursor.fetchall()]
+    with hold(task_id, epoch, now):
+        [row] = query_rows(_COUNTS, {"task": task_id, "most": PENDING_COUNTED})
+        return TaskCounts(*row)
 
 
 def _file_row(row: tuple[Any, ...]) -> FileRow:

@@ -11,12 +11,11 @@ import json
 import uuid
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
-from typing import Any
 
-from django.db import connection
 from django.db.models import F
 
 from endpoints.gridftp.faults import Fault, FaultError, Kind, Side
+from identity.single_row import execute, query_rows
 from transferapi.tasks.models import File, Item, Task
 from transferapi.tasks.records import Checksum, FileRow, FoundFile, ItemRow
 from transferapi.tasks.states import FileKind, FileState
@@ -38,7 +37,7 @@ def unscanned(
 ) -> list[ItemRow]:
     """Items whose scan is not complete and whose next try is due, in the user's order."""
     with hold(task_id, epoch, now) as now:
-        return _item_rows(_UNSCANNED, [task_id, now, [*exclude], limit])
+        return [_item_row(*row) for row in query_rows(_UNSCANNED, [task_id, now, [*exclude], limit])]
 
 
 def add_found(
@@ -71,7 +70,8 @@ def items(
 ) -> list[tuple[ItemRow, bool]]:
     """Items in the user's order behind the one of this id (0: from the first), each with whether it is one file."""
     with hold(task_id, epoch, now):
-        found = _item_rows(_ITEMS, {"task": task_id, "after": after, "limit": limit})
+        rows = query_rows(_ITEMS, {"task": task_id, "after": after, "limit": limit})
+        found = [_item_row(*row) for row in rows]
         files = _files_at(task_id, [item.target for item in found])
         return [(item, item.target in files) for item in found]
 
@@ -135,8 +135,7 @@ def file_key(path: str) -> bytes:
 def _insert_found(task_id: uuid.UUID, found: Sequence[_Found], now: datetime, *, durable: bool) -> list[FileRow]:
     by_key = _by_key(found)
     if durable:
-        with connection.cursor() as cursor:
-            cursor.execute("SET LOCAL synchronous_commit TO on")
+        execute("SET LOCAL synchronous_commit TO on")
     new = _insert(task_id, by_key, now)
     _check_same_sources(task_id, by_key, new)
     _count_found(task_id, [by_key[key][1] for key in new])
@@ -164,8 +163,7 @@ def _count_found(task_id: uuid.UUID, written: Sequence[FoundFile]) -> None:
         skipped = sum(file.skipped for file in files)
         size = sum(file.size for file in files if not file.skipped)
         checksummed = sum(file.checksummed for file in files)
-        with connection.cursor() as cursor:
-            cursor.execute(_COUNT_FOUND, [len(files), skipped, size, checksummed, task_id])
+        execute(_COUNT_FOUND, [len(files), skipped, size, checksummed, task_id])
 
 
 def _file_row(id_: int, item_id: int, file: FoundFile) -> FileRow:
@@ -186,9 +184,8 @@ def _insert(task_id: uuid.UUID, by_key: Mapping[bytes, _Found], now: datetime) -
     """Insert the rows that are not there yet; return their ids by key."""
     items = arrays.integers(item_id for item_id, _ in by_key.values())
     files = [file for _, file in by_key.values()]
-    with connection.cursor() as cursor:
-        cursor.execute(_INSERT, [task_id, now, items, *_path_columns(files), arrays.octets(by_key), *_columns(files)])
-        return {bytes(key): id_ for id_, key in cursor.fetchall()}
+    columns = [items, *_path_columns(files), arrays.octets(by_key), *_columns(files)]
+    return {bytes(key): id_ for id_, key in query_rows(_INSERT, [task_id, now, *columns])}
 
 
 def _path_columns(files: Sequence[FoundFile]) -> list[str]:
@@ -218,17 +215,9 @@ def _check_same_sources(task_id: uuid.UUID, by_key: Mapping[bytes, _Found], new:
     if not old:
         return
     sources = arrays.octets(encoded(file.source_path) for file in old.values())
-    with connection.cursor() as cursor:
-        cursor.execute(_OTHER_SOURCE, [arrays.octets(old), sources, task_id])
-        other = cursor.fetchone()
-    if other:
-        raise _ambiguous(old[bytes(other[0])].target)
-
-
-def _item_rows(query: str, parameters: Any) -> list[ItemRow]:
-    with connection.cursor() as cursor:
-        cursor.execute(query, parameters)
-        return [_item_row(*row) for row in cursor.fetchall()]
+    others = query_rows(_OTHER_SOURCE, [arrays.octets(old), sources, task_id])
+    if others:
+        raise _ambiguous(old[bytes(others[0][0])].target)
 
 
 def _item_row(

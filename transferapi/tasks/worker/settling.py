@@ -13,10 +13,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from django.db import connection
-
 from endpoints.gridftp.faults import Fault, Kind, Side
 from endpoints.gridftp.ranges import RangeSet
+from identity.single_row import execute, query_rows
 from transferapi.tasks import events
 from transferapi.tasks.models import WITH_ENDS, Task
 from transferapi.tasks.records import FaultedFile, FaultedItem, PartialFile, SettledFile, Settlement, SkippedSource
@@ -96,9 +95,8 @@ def items_faulted(task_id: uuid.UUID, epoch: int, faulted: Sequence[FaultedItem]
 
 def _try_later(task_id: uuid.UUID, waiting: Sequence[FaultedItem]) -> None:
     if waiting:
-        with connection.cursor() as cursor:
-            tries = arrays.moments(one.retry_at for one in waiting)
-            cursor.execute(_RETRY_ITEMS, [arrays.integers(one.item.id for one in waiting), tries, task_id])
+        tries = arrays.moments(one.retry_at for one in waiting)
+        execute(_RETRY_ITEMS, [arrays.integers(one.item.id for one in waiting), tries, task_id])
 
 
 def skip_sources(
@@ -120,19 +118,18 @@ def _insert_skipped(
 ) -> list[bytes]:
     """The keys of the new rows."""
     files = by_key.values()
-    with connection.cursor() as cursor:
-        cursor.execute(_SKIPPED, {
-            "task": task_id,
-            "item": item_id,
-            "now": now,
-            "kinds": arrays.integers(file.kind for file in files),
-            "sources": arrays.octets(encoded(file.source_path) for file in files),
-            "destinations": arrays.octets(encoded(file.destination_path) for file in files),
-            "keys": arrays.octets(by_key),
-            "codes": _codes(files),
-            "details": [_details(file.fault) for file in files],
-        })  # fmt: skip
-        return [bytes(key) for (key,) in cursor.fetchall()]
+    new = query_rows(_SKIPPED, {
+        "task": task_id,
+        "item": item_id,
+        "now": now,
+        "kinds": arrays.integers(file.kind for file in files),
+        "sources": arrays.octets(encoded(file.source_path) for file in files),
+        "destinations": arrays.octets(encoded(file.destination_path) for file in files),
+        "keys": arrays.octets(by_key),
+        "codes": _codes(files),
+        "details": [_details(file.fault) for file in files],
+    })  # fmt: skip
+    return [bytes(key) for (key,) in new]
 
 
 def _codes(faulted: Iterable[FaultedFile | FaultedItem | SkippedSource]) -> list[str]:
@@ -183,9 +180,8 @@ def _move(task_id: uuid.UUID, progress: Sequence[PartialFile]) -> _Changes:
 
 
 def _changes(query: str, parameters: dict[str, Any]) -> _Changes:
-    with connection.cursor() as cursor:
-        cursor.execute(query, parameters)
-        return _Changes(*map(int, cursor.fetchone()))
+    [row] = query_rows(query, parameters)
+    return _Changes(*map(int, row))
 
 
 def _give_up(
@@ -194,21 +190,17 @@ def _give_up(
     """Give up items whose scan is not complete; return their number."""
     if not faulted:
         return 0
-    with connection.cursor() as cursor:
-        cursor.execute(_GIVE_UP_ITEMS, {
-            "task": task_id,
-            "now": now,
-            "ids": arrays.integers(one.item.id for one in faulted),
-            "kinds": arrays.integers(
-                FileKind.DIRECTORY if one.item.recursive else FileKind.FILE for one in faulted
-            ),
-            # No path has this key: the row of a failed item stands beside files of it that were found before.
-            "keys": arrays.octets(file_key(f"item\0{one.item.id}") for one in faulted),
-            "codes": _codes(faulted),
-            "details": [_details(one.fault) for one in faulted],
-            "state": state,
-        })  # fmt: skip
-        given_up = int(cursor.rowcount)
+    given_up = execute(_GIVE_UP_ITEMS, {
+        "task": task_id,
+        "now": now,
+        "ids": arrays.integers(one.item.id for one in faulted),
+        "kinds": arrays.integers(FileKind.DIRECTORY if one.item.recursive else FileKind.FILE for one in faulted),
+        # No path has this key: the row of a failed item stands beside files of it that were found before.
+        "keys": arrays.octets(file_key(f"item\0{one.item.id}") for one in faulted),
+        "codes": _codes(faulted),
+        "details": [_details(one.fault) for one in faulted],
+        "state": state,
+    })  # fmt: skip
     items = [one.item for one in faulted[:given_up]]
     space.take(task_id, given_up, sum(space.octets(item.source_path, item.destination_path) for item in items))
     return given_up
@@ -228,7 +220,7 @@ def _count(
     """Add to the task's counters. A fault is its status until the next progress; progress extends the deadline."""
     kind, count = Counter(fault.kind for fault in faults).most_common(1)[0] if faults else (None, 0)
     worst = next((fault for fault in faults if fault.kind is kind), None)
-    parameters: dict[str, Any] = {
+    execute(_COUNT, {
         **changes._asdict(),
         "task": task_id,
         "now": now,
@@ -240,9 +232,7 @@ def _count(
         "quiet": progressed and not worst,
         "code": kind and kind.value,
         "advice": _sentence(task_id, worst, count, retry_at) if worst else None,
-    }
-    with connection.cursor() as cursor:
-        cursor.execute(_COUNT, parameters)
+    })  # fmt: skip
 
 
 def _sentence(task_id: uuid.UUID, fault: Fault, count: int, retry_at: datetime | None) -> str:
