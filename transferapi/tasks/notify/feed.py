@@ -87,6 +87,11 @@ class Cursor:
         except ValueError:
             return None
 
+    @property
+    def floor(self) -> int:
+        """The id above which events are read; 0 where `seen` alone decides which ones the reader has."""
+        return self.last if self.within or self.seen == NOTHING else 0
+
     def __str__(self) -> str:
         return "@".join(map(str, (self.last, self.seen, *([self.within] if self.within else []))))
 
@@ -105,6 +110,15 @@ class FeedScope:
     owner_id: uuid.UUID
     task_id: uuid.UUID | None = None
 
+    @property
+    def condition(self) -> str:
+        """SQL, with the parameters of `parameters`."""
+        return " AND e.task_id = %(task)s" if self.task_id else " AND t.owner_id = %(owner)s"
+
+    @property
+    def parameters(self) -> dict[str, object]:
+        return {"task": self.task_id, "owner": self.owner_id}
+
 
 @contextmanager
 def look() -> Iterator[Snapshot]:
@@ -115,9 +129,9 @@ def look() -> Iterator[Snapshot]:
         yield Snapshot.parse(text)
 
 
-def news(seen: Snapshot, now: Snapshot, owners: Collection[uuid.UUID], after: int = 0) -> list[FeedLine]:
-    """Up to PAGE events of these users that are in `now` and not in `seen`, by id, above `after`."""
-    return _lines(_BETWEEN + " AND t.owner_id = ANY(%(owners)s::uuid[])", seen, now, after, owners=list(owners))
+def news(seen: Snapshot, now: Snapshot, owners: Collection[uuid.UUID]) -> list[FeedLine]:
+    """Up to PAGE events of these users that are in `now` and not in `seen`, by id."""
+    return _lines(_BETWEEN + " AND t.owner_id = ANY(%(owners)s::uuid[])", seen, now, 0, owners=list(owners))
 
 
 def replay(scope: FeedScope, at: Cursor, now: Snapshot) -> tuple[list[FeedLine], Cursor]:
@@ -126,18 +140,11 @@ def replay(scope: FeedScope, at: Cursor, now: Snapshot) -> tuple[list[FeedLine],
     now: the snapshot of this `look`. A new position without `within` includes all events of this snapshot.
     """
     within = at.within or now
-    condition = " AND e.task_id = %(task)s" if scope.task_id else " AND t.owner_id = %(owner)s"
-    more = {"task": scope.task_id, "owner": scope.owner_id}
-    lines = _lines(_BETWEEN + condition, at.seen, within, at.last if at.within else _floor(at), **more)
+    lines = _lines(_BETWEEN + scope.condition, at.seen, within, at.floor, **scope.parameters)
     last = max(at.last, lines[-1].event.pk) if lines else at.last
     if len(lines) == PAGE:
         return lines, Cursor(lines[-1].event.pk, at.seen, within)
     return lines, Cursor(last, within)
-
-
-def _floor(at: Cursor) -> int:
-    """The id above which events are read: that of a position that is a number alone."""
-    return at.last if at.seen == NOTHING else 0
 
 
 def start(scope: FeedScope, at: Cursor | None, now: Snapshot) -> tuple[Cursor, bool]:
@@ -151,9 +158,8 @@ def start(scope: FeedScope, at: Cursor | None, now: Snapshot) -> tuple[Cursor, b
         at = Cursor(0, NOTHING)
     if scope.task_id is None and _is_too_far(at):
         return Cursor(0, now), True
-    most: dict[str, Any] = {"seen": str(at.seen), "after": at.last if at.within else _floor(at), "most": MOST_REPLAYED}
-    condition = " AND e.task_id = %(task)s" if scope.task_id else " AND t.owner_id = %(owner)s"
-    found = query_rows(_TOO_MANY.format(condition), {**most, "task": scope.task_id, "owner": scope.owner_id})
+    most = {"seen": str(at.seen), "after": at.floor, "most": MOST_REPLAYED}
+    found = query_rows(_TOO_MANY.format(scope.condition), {**most, **scope.parameters})
     if not found:
         return at, False
     # Events that are left out count as delivered: up to that id, in this snapshot.
