@@ -170,8 +170,8 @@ def list_tasks(
     found = _matching(user, filters)
     removed = RemovedTask.objects.filter(owner=user).values("task_id")
     columns: list[str | OrderBy] = [*(_ordering(part) for part in order or [Order()]), "-id"]
-    page = found.exclude(pk__in=removed).order_by(*columns).values("pk")[offset : offset + limit]
-    rows = list(Task.objects.filter(pk__in=page).order_by(*columns))
+    ids = found.exclude(pk__in=removed).order_by(*columns).values("pk")[offset : offset + limit]
+    rows = list(Task.objects.filter(pk__in=ids).order_by(*columns))
     _set_places(rows, user)
     return _paged(rows, limit, offset, lambda: found.count() - found.filter(pk__in=removed).count())
 
@@ -258,7 +258,7 @@ def events(
     found = Event.objects.filter(task=_known(user, task_id))
     if is_error is not None:
         found = found.filter(is_error=is_error)
-    return _page(found.order_by("id" if oldest_first else "-id"), limit, offset)
+    return page(found.order_by("id" if oldest_first else "-id"), limit, offset)
 
 
 def successful_transfers(
@@ -311,7 +311,8 @@ def _known(user: User, task_id: uuid.UUID) -> uuid.UUID:
     return task_id
 
 
-def _page(found: QuerySet[Any], limit: int, offset: int) -> Page[Any]:
+def page(found: QuerySet[Any], limit: int, offset: int) -> Page[Any]:
+    """A page of a list."""
     return _paged(list(found[offset : offset + limit]), limit, offset, found.count)
 
 

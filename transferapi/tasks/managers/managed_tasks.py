@@ -7,9 +7,9 @@ endpoints and its progress, without the paths on the other side and without text
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -22,6 +22,7 @@ from endpoints.models import Endpoint, PauseRule
 from endpoints.permissions import Permission, endpoints_by_role, in_reach
 from identity.linked import shown
 from identity.models import User
+from identity.single_row import row_by_id
 from transferapi.tasks import queries
 from transferapi.tasks.errors import OwnerNotFoundError, RequestError, TaskNotFoundError, TasksNotPermittedError
 from transferapi.tasks.events import FAULT_SUMMARY
@@ -112,11 +113,8 @@ def list_tasks(
 
 def _check(wanted: ManagedTaskFilter) -> None:
     """Refuse contradictory filters, and filters that would have to search the whole history."""
-    others = ManagedTaskFilter(
-        **{**{name: getattr(wanted, name) for name in ManagedTaskFilter.__slots__}, "task_ids": None}
-    )
     if wanted.task_ids is not None:
-        if others != ManagedTaskFilter():
+        if replace(wanted, task_ids=None) != ManagedTaskFilter():
             raise RequestError("filter_task_id", "This filter stands alone.")
         if len(wanted.task_ids) > MAX_TASKS:
             raise RequestError("filter_task_id", f"At most {MAX_TASKS} ids are looked for at a time.")
@@ -288,10 +286,7 @@ def pause_info(user: User, task_id: uuid.UUID) -> tuple[pauses.Causes, list[Paus
 
 def cancel_status(user: User, ref: str) -> tuple[AdminCancel, bool]:
     """The state of a cancel request of this manager. Raises TaskNotFoundError."""
-    try:
-        row = AdminCancel.objects.filter(pk=uuid.UUID(ref), user=user).first()
-    except ValueError:
-        row = None
+    row = row_by_id(AdminCancel.objects.filter(user=user), ref)
     if row is None:
         raise TaskNotFoundError(ref)
     return row, is_done(row)
@@ -340,10 +335,9 @@ def _mask(seen: ManagedTask) -> None:
 
 
 def _masked(seen: ManagedTask, page: MarkerPage[File]) -> MarkerPage[File]:
-    for row in page.rows:
-        hidden: Mapping[str, object] = {f"{side}_path": None for side in SIDES if not seen.sees(side)}
-        for name, value in hidden.items():
-            setattr(row, name, value)
-        if hidden:
-            row.error_details = None
+    hidden = [side for side in SIDES if not seen.sees(side)]
+    for row in page.rows if hidden else ():
+        for side in hidden:
+            setattr(row, f"{side}_path", None)
+        row.error_details = None
     return page

@@ -28,12 +28,12 @@ from identity.clock import moment
 from identity.hidden import Hidden, Secret
 from identity.http.web_address import Url, WebAddressError, parse_url
 from identity.models import User
-from identity.single_row import query_rows
+from identity.single_row import query_rows, row_by_id
 from identity.vault.rotation import SealedTable
 from identity.vault.rows import lock_user
 from transferapi.tasks.errors import RequestError, TooManyWebhooksError, WebhookDisabledError, WebhookNotFoundError
 from transferapi.tasks.models import WITH_ENDS, Delivery, Task, Webhook
-from transferapi.tasks.queries import Page
+from transferapi.tasks.queries import Page, page
 from transferapi.tasks.states import Status
 
 log = logging.getLogger(__name__)
@@ -87,9 +87,7 @@ def target_of(text: str) -> Target:
 # ---- management by users
 
 
-def create(
-    user: User, url: str, statuses: Sequence[str] | None = None, now: datetime | None = None
-) -> tuple[Webhook, Secret]:
+def create(user: User, url: str, statuses: Sequence[str] | None = None) -> tuple[Webhook, Secret]:
     """Create a webhook; return it with its secret, which is shown only this once. statuses None: all of them.
 
     Raises RequestError, TooManyWebhooksError, VaultKeyNotConfiguredError.
@@ -108,15 +106,12 @@ def create(
 
 def listing(user: User) -> list[Webhook]:
     """The user's webhooks, the oldest first."""
-    return list(_mine(user).order_by("created_at", "pk"))
+    return list(Webhook.objects.filter(owner=user).order_by("created_at", "pk"))
 
 
 def get(user: User, ref: str) -> Webhook:
     """A webhook of the user. Raises WebhookNotFoundError."""
-    row = _mine(user).filter(pk=_id(ref)).first()
-    if row is None:
-        raise WebhookNotFoundError(ref)
-    return row
+    return _found(Webhook.objects.filter(owner=user), ref)
 
 
 def update(
@@ -136,9 +131,7 @@ def update(
         _check_target(url)
     chosen = None if statuses is None else _statuses(statuses)
     with transaction.atomic():
-        row = _mine(user).select_for_update().filter(pk=_id(ref)).first()
-        if row is None:
-            raise WebhookNotFoundError(ref)
+        row = _found(Webhook.objects.select_for_update().filter(owner=user), ref)
         row.url = url or row.url
         row.statuses = row.statuses if chosen is None else chosen
         if enabled is False and row.disabled_at is None:
@@ -182,21 +175,14 @@ def send_test(user: User, ref: str, now: datetime | None = None) -> Delivery:
 
 def deliveries(user: User, ref: str, *, limit: int = 10, offset: int = 0) -> Page[Delivery]:
     """Sent and waiting deliveries, the newest first. Raises WebhookNotFoundError."""
-    found = Delivery.objects.filter(webhook=get(user, ref))
-    rows = list(found.order_by("-made_at", "-pk")[offset : offset + limit])
-    whole = len(rows) < limit and (rows or offset == 0)
-    return Page(rows, offset + len(rows) if whole else found.count())
+    return page(Delivery.objects.filter(webhook=get(user, ref)).order_by("-made_at", "-pk"), limit, offset)
 
 
-def _mine(user: User) -> models.QuerySet[Webhook]:
-    return Webhook.objects.filter(owner=user)
-
-
-def _id(ref: str) -> uuid.UUID:
-    try:
-        return uuid.UUID(ref)
-    except ValueError:
-        raise WebhookNotFoundError(ref) from None
+def _found(among: models.QuerySet[Webhook], ref: str) -> Webhook:
+    row = row_by_id(among, ref)
+    if row is None:
+        raise WebhookNotFoundError(ref)
+    return row
 
 
 def _check_target(url: str) -> None:
