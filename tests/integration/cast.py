@@ -14,6 +14,7 @@ from endpoints import registry
 from endpoints.models import Endpoint
 from identity.models import User
 from transferapi.tasks import submission
+from transferapi.tasks.items import spool
 from transferapi.tasks.models import Task
 from transferapi.tasks.worker import leases
 from transferapi.tasks.worker.leases import Grant
@@ -71,6 +72,11 @@ def take(task: Task, worker: str = "worker", *, now: datetime | None = None) -> 
     if now is None:
         leases.heartbeat(task.pk, grant.epoch, ttl=timedelta(minutes=10))
     return grant
+
+
+def octets_on_disk() -> int:
+    """The octets of all lists of this process on the disk (`items/spool.py`)."""
+    return spool._disk._of_user.total()
 
 
 def later(seconds: float) -> datetime:

@@ -18,15 +18,6 @@ def split(text: str) -> SplitResult:
         raise ValueError("it is not an address") from None
 
 
-def port(parts: SplitResult) -> int | None:
-    """The port of the address; None: it has none. Raises ValueError."""
-    try:
-        return parts.port
-    except ValueError:
-        # Python's error shows it: a part of a password, where that has a slash.
-        raise ValueError("its port is not a number from 1 to 65535") from None
-
-
 def with_password(text: str, password: str) -> str:
     """The address with this password, also one with several hosts. Raises ValueError where it has one."""
     found = _AUTHORITY.fullmatch(text)

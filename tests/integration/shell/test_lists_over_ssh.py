@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from identity.models import User
-from tests.integration.cast import make_endpoint
+from tests.integration.cast import make_endpoint, octets_on_disk
 from tests.servers.shell_server import ShellServer, shell_server
-from transferapi.tasks.items import spool
 from transferapi.tasks.models import Item, Task
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(120)]
@@ -34,7 +33,7 @@ def test_a_long_list_becomes_one_task_and_its_id_can_be_sent_again(server: Shell
         result = server.run("transfer", f"--taskid={chosen}\n", input=lines)
         assert (result.returncode, result.stdout, result.stderr) == (0, f"Task ID: {chosen}\n".encode(), b"")
     assert Item.objects.filter(task=chosen).count() == Item.objects.count() == 20_000
-    assert spool.octets_on_disk() == 0
+    assert octets_on_disk() == 0
 
 
 def test_a_mistake_in_line_1234_is_named_and_leaves_nothing(server: ShellServer) -> None:
@@ -51,7 +50,7 @@ def test_a_mistake_in_line_1234_is_named_and_leaves_nothing(server: ShellServer)
         assert b"line 1234" in result.stderr
         assert words in result.stderr
     assert not Task.objects.exists()
-    assert spool.octets_on_disk() == 0
+    assert octets_on_disk() == 0
 
 
 def test_commands_on_tasks_in_a_list_of_commands(server: ShellServer) -> None:

@@ -14,10 +14,9 @@ import pytest
 from endpoints import bookmarks
 from endpoints.models import Endpoint
 from identity.models import User
-from tests.integration.cast import submit
+from tests.integration.cast import octets_on_disk, submit
 from tests.shell_context import Shell
 from transferapi.tasks import submission
-from transferapi.tasks.items import spool
 from transferapi.tasks.models import Item, Task
 
 UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
@@ -189,7 +188,7 @@ def test_a_bad_line_is_named_with_its_column_and_the_quoting_that_works(
     if column:
         assert f"column {column}" in error
     assert not Task.objects.exists()
-    assert spool.octets_on_disk() == 0
+    assert octets_on_disk() == 0
 
 
 @pytest.mark.parametrize(

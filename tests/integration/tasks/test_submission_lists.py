@@ -13,7 +13,7 @@ import pytest
 from endpoints.errors import PathNotPermittedError
 from endpoints.models import Endpoint
 from identity.models import User
-from tests.integration.cast import all_at_once, submit, transfer_request
+from tests.integration.cast import all_at_once, octets_on_disk, submit, transfer_request
 from tests.integration.shared import give, make_share
 from transferapi.tasks import submission
 from transferapi.tasks.errors import RequestError, TooMuchError
@@ -56,7 +56,7 @@ def test_a_list_becomes_a_task_as_it_was_sent(
     task.refresh_from_db()
     assert (task.items_total, task.kept_rows) == (300, 300)
     assert task.kept_octets == sum(len(path.encode("utf-8", "surrogateescape")) for item in items for path in item)
-    assert spool.octets_on_disk() == 0
+    assert octets_on_disk() == 0
 
 
 def test_of_paths_to_delete_each_is_deleted(alice: User, ep1: Endpoint) -> None:
@@ -144,9 +144,9 @@ def test_the_lists_of_one_user_and_of_all_have_a_largest_size(
         with spooled(bob, [line] * 2):
             with Spool(charlie.pk) as third, pytest.raises(TooMuchError, match=r"WAYBILL_MAX_LISTS\)"):
                 third.add(*line)
-            assert spool.octets_on_disk() > 1000
+            assert octets_on_disk() > 1000
         spooled(charlie, [line]).close()
-    assert spool.octets_on_disk() == 0
+    assert octets_on_disk() == 0
 
 
 def test_a_full_disk_is_an_error_that_says_so(alice: User, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,7 +158,7 @@ def test_a_full_disk_is_an_error_that_says_so(alice: User, monkeypatch: pytest.M
     monkeypatch.setattr("os.pwrite", full)
     with Spool(alice.pk) as made, pytest.raises(TooMuchError, match="disk"):
         made.add("/a" * 10, "/b")
-    assert spool.octets_on_disk() == 0
+    assert octets_on_disk() == 0
 
 
 def test_a_long_list_takes_little_memory(alice: User, ep1: Endpoint, ep2: Endpoint) -> None:

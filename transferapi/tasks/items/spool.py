@@ -162,14 +162,5 @@ class _Disk:
             self._of_user[user_id] -= octets
             self._of_user += Counter()  # drops what is zero
 
-    def total(self) -> int:
-        with self._lock:
-            return self._of_user.total()
-
 
 _disk = _Disk()
-
-
-def octets_on_disk() -> int:
-    """The octets of all lists of this process on the disk."""
-    return _disk.total()

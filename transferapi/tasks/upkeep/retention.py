@@ -49,7 +49,7 @@ class _Deleted(NamedTuple):
     last: int | None
 
 
-def give_back(now: datetime | None = None, seconds: float = SECONDS) -> int:
+def give_back(seconds: float = SECONDS) -> int:
     """Delete rows of completed tasks that no list shows, for so many seconds; return the number of finished tasks.
 
     The task that ended last comes first: after an upgrade there may be very many old ones.

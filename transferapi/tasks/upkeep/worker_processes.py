@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from identity.single_row import execute, query_rows
+from identity.single_row import execute
 from transferapi.version import service_version
-
-from .worker_reports import AGES
 
 #: Seconds between two reports of a worker.
 REPORT_SECONDS = 5.0
@@ -33,11 +31,6 @@ def report(name: str, host: str, gauges: Mapping[str, int] | None = None) -> Non
 def leave(name: str) -> None:
     """Delete the row of a worker that stops in an orderly way."""
     execute("DELETE FROM tasks_workerprocess WHERE name = %s", [name[:128]])
-
-
-def ages(host: str | None = None) -> Mapping[str, float]:
-    """Seconds since the last report of each worker, of this host where one is given, by the workers' names."""
-    return {name: float(age) for name, age in query_rows(AGES, {"host": host})}
 
 
 _REPORT = """

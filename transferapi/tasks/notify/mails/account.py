@@ -27,7 +27,7 @@ from .task import printable, subject_line
 
 #: Mails a day to one user about changes; more changes cause none.
 MOST_A_DAY = 30
-ACCOUNT, RECOVER, CONFIRM, SIGN_IN = "/account", "/recover/link?code=", "/account/address/link?code=", "/signin"
+ACCOUNT, RECOVER, CONFIRM = "/account", "/recover/link?code=", "/account/address/link?code="
 #: Kinds of keys of mails that do not go to the user's present address as they are. The rest of a key is an id.
 _RECOVERY, _ADDRESS, _FORMER = "recovery", "address", "former-address"
 #: The subjects, by the kind of the change.
