@@ -32,17 +32,11 @@ def run_again(user: User, task_id: uuid.UUID, submission_id: uuid.UUID) -> tuple
     found = items(task, KEPT_ITEMS) if can_run_again(task) else []
     if not found:
         raise RequestError("DATA", "The items of this task are no longer known.")
+    given = {name: value for name, value in task.options.items() if value is not None}
+    source = str(task.source_id)
     if task.type == TaskType.DELETE:
         paths = [item.source_path for item in found]
-        given = {name: value for name, value in task.options.items() if value is not None}
-        request = DeleteRequest(submission_id, str(task.source_id), paths, task.label, options=given)
-        return submission.submit_delete(user, request)
+        return submission.submit_delete(user, DeleteRequest(submission_id, source, paths, task.label, options=given))
     rows = [TransferItem(item.source_path, item.destination_path or "", item.recursive, **item.extra) for item in found]
-    return submission.submit_transfer(user, _request(task, submission_id, rows))
-
-
-def _request(task: Task, submission_id: uuid.UUID, rows: list[TransferItem]) -> TransferRequest:
-    given = {name: value for name, value in task.options.items() if value is not None}
-    return TransferRequest(
-        submission_id, str(task.source_id), str(task.destination_id), rows, label=task.label, options=given
-    )
+    transfer = TransferRequest(submission_id, source, str(task.destination_id), rows, task.label, options=given)
+    return submission.submit_transfer(user, transfer)

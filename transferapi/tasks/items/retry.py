@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from identity.models import User
 from transferapi.tasks import options, queries, submission
@@ -73,37 +74,25 @@ def _record(file: File) -> tuple[str, ...]:
 
 
 def _submit(user: User, old: Task, new: NewTask, spool: Spool) -> tuple[Task, bool]:
-    ids = {"submission_id": new.submission_id or new.task_id or uuid.uuid4(), "task_id": new.task_id}
-    label = old.label if new.label is None else new.label
+    common: dict[str, Any] = {
+        "submission_id": new.submission_id or new.task_id or uuid.uuid4(),
+        "task_id": new.task_id,
+        "label": old.label if new.label is None else new.label,
+        "deadline": new.deadline,
+        "command": new.command,
+    }
+    source = str(old.source_id)
     if old.type == TaskType.DELETE:
-        given = {name: old.options.get(name) for name in options.DELETE if name != "interpret_globs"}
-        return submission.submit_delete(
-            user,
-            submission.DeleteRequest(
-                **ids,  # type: ignore[arg-type]
-                endpoint=str(old.source_id),
-                paths=SpooledPaths(spool),
-                label=label,
-                deadline=new.deadline,
-                options=given,
-                command=new.command,
-            ),
-        )
+        common["options"] = {name: old.options.get(name) for name in options.DELETE if name != "interpret_globs"}
+        paths = SpooledPaths(spool)
+        return submission.submit_delete(user, submission.DeleteRequest(endpoint=source, paths=paths, **common))
     # Single files have nothing beside them at the destination that could be deleted.
-    given = {name: old.options.get(name) for name in options.TRANSFER if name != "delete_destination_extra"}
-    return submission.submit_transfer(
-        user,
-        submission.TransferRequest(
-            **ids,  # type: ignore[arg-type]
-            source_endpoint=str(old.source_id),
-            destination_endpoint=str(old.destination_id),
-            items=_FailedItems(spool),
-            label=label,
-            deadline=new.deadline,
-            options=given,
-            command=new.command,
-        ),
+    left_out = "delete_destination_extra"
+    common["options"] = {name: old.options.get(name) for name in options.TRANSFER if name != left_out}
+    transfer = submission.TransferRequest(
+        source_endpoint=source, destination_endpoint=str(old.destination_id), items=_FailedItems(spool), **common
     )
+    return submission.submit_transfer(user, transfer)
 
 
 class _FailedItems:
