@@ -12,7 +12,6 @@ from django.db import transaction
 from django.db.models import F
 from django.db.models.functions import Greatest
 
-from endpoints.models import Endpoint
 from endpoints.registry import canonical_name
 from identity.clock import moment
 from identity.models import User
@@ -103,9 +102,8 @@ def _admin_cancel_text(task_id: uuid.UUID) -> str | None:
     if task.canceled_by_admin is None:
         message = task.canceled_by_admin_message
         return None if message is None else _with_message("The operator of this service canceled the task", message)
-    ends: dict[str, list[Endpoint | None]]
-    ends = {"SOURCE": [task.source], "DESTINATION": [task.destination], "BOTH": [task.source, task.destination]}
-    names = dict.fromkeys(canonical_name(end) for end in ends.get(task.canceled_by_admin, ends["BOTH"]) if end)
+    chosen = task.ends.get(task.canceled_by_admin.lower())
+    names = dict.fromkeys(canonical_name(end) for end in ([chosen] if chosen else task.ends.values()))
     return _with_message(f"A manager of {' and '.join(names)} canceled the task", task.canceled_by_admin_message)
 
 

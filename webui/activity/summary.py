@@ -11,7 +11,6 @@ from django.utils.translation import gettext_lazy, ngettext
 
 from endpoints.registry import canonical_name
 from transferapi.tasks.display_state import DisplayState, display_state
-from transferapi.tasks.forecast import services as forecasts
 from transferapi.tasks.forecast.model import Forecast
 from transferapi.tasks.managers import pauses
 from transferapi.tasks.models import Task
@@ -68,7 +67,7 @@ class TaskSummary:
         """The progress of the whole; None while it cannot be known. It is 100 only at the end."""
         if self.is_over:
             return 100.0
-        if forecasts.is_scanning(self.task) or not self.task.files:
+        if self.task.is_scanning or not self.task.files:
             return None
         return min(99.0, _percent(self.task.bytes_transferred, self.task.bytes_total, self._settled, self.task.files))
 
@@ -89,7 +88,7 @@ class TaskSummary:
         task = self.task
         if self.is_delete:
             return _("%(done)s of %(files)s") % {"done": count(self._settled), "files": count(task.files)}
-        if forecasts.is_scanning(task) and not self.is_over:
+        if task.is_scanning and not self.is_over:
             if not task.files:
                 return _("Looks for files")
             return _("%(files)s files found so far") % {"files": count(task.files)}
@@ -155,7 +154,7 @@ def _percent(done: int, all_of: int, files_done: int = 0, files: int = 0) -> flo
 
 
 def _scanning(task: Task) -> PhaseShown:
-    scanning = forecasts.is_scanning(task)
+    scanning = task.is_scanning
     text = f"{_files(task.files)}, {octets(task.bytes_total)}" if task.files else ""
     if scanning and text:
         text = _("%(found)s so far") % {"found": text}
@@ -164,7 +163,7 @@ def _scanning(task: Task) -> PhaseShown:
 
 def _transferring(seen: TaskSummary) -> PhaseShown:
     task = seen.task
-    over = seen.is_over or (not forecasts.is_scanning(task) and task.bytes_transferred >= task.bytes_total > 0)
+    over = seen.is_over or (not task.is_scanning and task.bytes_transferred >= task.bytes_total > 0)
     text = _("%(done)s of %(all)s") % {"done": octets(task.bytes_transferred), "all": octets(task.bytes_total)}
     text = text if task.files else ""
     percent = _percent(task.bytes_transferred, task.bytes_total, seen._settled, task.files)

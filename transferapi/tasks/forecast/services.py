@@ -74,11 +74,11 @@ def during(task: Task, now: datetime | None = None) -> Forecast | None:
         return None
     if task.phase == Phase.PAUSED:
         return None
-    left, scanning = _left(task), is_scanning(task)
-    if scanning and not left.files:
+    left = _left(task)
+    if task.is_scanning and not left.files:
         return None
     done, seconds = _so_far(task, now or datetime.now(UTC))
-    return model((task.source_host_id, task.destination_host_id)).rest(done, left, seconds, scanning=scanning)
+    return model((task.source_host_id, task.destination_host_id)).rest(done, left, seconds, scanning=task.is_scanning)
 
 
 def rest(task: Task, pace: Pace, now: datetime) -> float | None:
@@ -102,13 +102,8 @@ def _at_pace(task: Task, done: ForecastWork, left: ForecastWork, seconds: float)
     return model((task.source_host_id, task.destination_host_id)).at_pace(done, left, seconds)
 
 
-def is_scanning(task: Task) -> bool:
-    """Whether the scan may find more files."""
-    return task.items_scanned < task.items_total
-
-
 def _left(task: Task) -> ForecastWork:
-    files = task.files - task.files_transferred - task.files_skipped - task.files_failed
+    files = task.files_left
     return ForecastWork(files, max(0, task.bytes_total - task.bytes_transferred) if files else 0)
 
 

@@ -45,7 +45,7 @@ def retry(user: User, task_id: uuid.UUID, new: NewTask) -> tuple[Task, bool]:
         raise TaskNotCompleteError
     if old.history_deleted:
         raise NothingToRetryError(_UNKNOWN)
-    if old.items_scanned < old.items_total:
+    if old.is_scanning:
         raise NothingToRetryError(_UNSEEN)
     with Spool(user.pk) as spool:
         for file in _failed(user, task_id):

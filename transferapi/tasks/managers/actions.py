@@ -105,11 +105,11 @@ def _controlled(user: User, task_ids: Sequence[uuid.UUID]) -> list[tuple[Task, l
 
 def _places(task: Task, held: frozenset[uuid.UUID]) -> list[str]:
     """The keys of `Task.admin_pauses` for a manager who controls these endpoints."""
-    return _side("source", task.source, held) + _side("destination", task.destination, held)
+    return [place for side, end in task.ends.items() for place in _side(side, end, held)]
 
 
-def _side(side: str, endpoint: Endpoint | None, held: frozenset[uuid.UUID]) -> list[str]:
-    if endpoint is None or endpoint.pk not in held:
+def _side(side: str, endpoint: Endpoint, held: frozenset[uuid.UUID]) -> list[str]:
+    if endpoint.pk not in held:
         return []
     if endpoint.host_id is None:
         return [side]

@@ -49,10 +49,9 @@ def remaining(task: Task) -> Remaining:
     removes = "deletes" if task.type == TaskType.DELETE else ""
     if task.options.get("delete_destination_extra"):
         removes = "deletes extra files"
-    if task.items_scanned < task.items_total:
+    if task.is_scanning:
         return Remaining(None, None, removes)
-    files = task.files - task.files_transferred - task.files_skipped - task.files_failed
-    return Remaining(max(0, files), max(0, task.bytes_total - task.bytes_transferred), removes)
+    return Remaining(max(0, task.files_left), max(0, task.bytes_total - task.bytes_transferred), removes)
 
 
 def unfinished(*, held: bool = False) -> Iterator[Task]:

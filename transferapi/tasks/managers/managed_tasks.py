@@ -315,7 +315,7 @@ def is_overseen(task: Task, overseen: frozenset[uuid.UUID]) -> bool:
 
 def held(user: User, verb: Permission, tasks: Iterable[Task]) -> frozenset[uuid.UUID]:
     """The endpoints of these tasks, and their hosts, for which this user has this permission."""
-    ends = [end for task in tasks for end in (task.source, task.destination) if end is not None]
+    ends = [end for task in tasks for end in task.ends.values()]
     places = {end.pk for end in ends} | {end.host_id for end in ends if end.host_id}
     mine: QuerySet[Endpoint] = Endpoint.objects.filter(endpoints_by_role(user, verb), pk__in=places)
     return frozenset(mine.values_list("pk", flat=True))

@@ -162,12 +162,11 @@ def rules_changed(sender: object, **_: object) -> None:
 def _reason(task: Task, found: Causes) -> PauseReason | None:
     if not found:
         return None
-    ends = {"source": task.source, "destination": task.destination}
     texts = []
     if found.by_operator is not None:
         texts.append(_with_message("The operator of this service holds this task", found.by_operator))
     texts += ["The owner has paused this task."] if found.by_owner else []
-    texts += [_by_admin(ends[place.removesuffix("_share")], text) for place, text in found.messages.items()]
+    texts += [_by_admin(task.ends.get(place.removesuffix("_share")), text) for place, text in found.messages.items()]
     texts += [_by_rule(task, rule, is_source=is_source) for rule, is_source in found.rules]
     texts = list(dict.fromkeys(texts))
     more = [f"There are {len(texts) - TOLD} more reasons."] if len(texts) > TOLD else []

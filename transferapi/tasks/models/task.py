@@ -8,6 +8,7 @@ from typing import Any
 from django.conf import settings
 from django.db import models
 
+from endpoints.models import Endpoint
 from transferapi.tasks.states import Phase, Status, TaskType
 
 #: For `select_related`: the endpoints of a task with their owners; these, and the owner of the task.
@@ -218,6 +219,24 @@ class Task(models.Model):
                 name="task_with_history_by_owner",
             ),
         )
+
+    @property
+    def ends(self) -> dict[str, Endpoint]:
+        """The endpoints by their sides, "source" and "destination"; a DELETE task has the first only."""
+        found = {"source": self.source}
+        if self.destination is not None:
+            found["destination"] = self.destination
+        return found
+
+    @property
+    def files_left(self) -> int:
+        """The files that were found and have not ended yet."""
+        return self.files - self.files_transferred - self.files_skipped - self.files_failed
+
+    @property
+    def is_scanning(self) -> bool:
+        """Whether the scan is not complete: it may find more files."""
+        return self.items_scanned < self.items_total
 
     def save(self, *args: Any, **kwargs: Any) -> None:
         """Save it; a new task gets the hosts of its endpoints."""

@@ -38,9 +38,7 @@ class AccessRefusal(NamedTuple):
 
 def accesses(task: Task) -> Mapping[Side, Access] | AccessRefusal:
     """The owner's access to each endpoint of the task. task: with its owner, its endpoints, their owners and hosts."""
-    ends = {Side.SOURCE: task.source}
-    if task.destination is not None:
-        ends[Side.DESTINATION] = task.destination
+    ends = {Side(side): endpoint for side, endpoint in task.ends.items()}
     prefetch_related_objects([*ends.values()], "servers", "host__servers")
     found: dict[Side, Access] = {}
     for side, endpoint in ends.items():

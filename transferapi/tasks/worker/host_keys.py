@@ -21,7 +21,7 @@ from transferapi.tasks.states import Phase
 
 def suspend(task: Task, fault: Fault, now: datetime) -> None:
     """Move a running task to INACTIVE; its worker holds the lease. Both owners get a mail, once for each new key."""
-    endpoint = task.destination if fault.side == "destination" and task.destination else task.source
+    endpoint = task.ends.get(fault.side, task.source)
     text = f"{canonical_name(endpoint)} (the {fault.side}): {fault.advice} The task waits for that."
     changes = {
         "nice_status": fault.kind,

@@ -65,6 +65,6 @@ def note_way(task_id: uuid.UUID, epoch: int, way: DataWay, now: datetime | None 
 
 def _why(task: Task, held: DataProtection) -> str:
     """A sentence about the side that prevents protection, with the remedy."""
-    end = task.destination if held.side == "destination" else task.source
-    one = f"the server of {canonical_name(end)} (the {held.side})" if end and held.side != "unknown" else "one server"
+    end = task.ends.get(held.side)
+    one = f"the server of {canonical_name(end)} (the {held.side})" if end else "one server"
     return f"{one} {held.why}.{' ' if held.remedy else ''}{held.remedy}"

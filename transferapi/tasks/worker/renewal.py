@@ -89,21 +89,9 @@ def _tell(task: Task, waits_at: Endpoint, fault: Fault, now: datetime) -> None:
 
 def _endpoint(task: Task, side: str) -> Endpoint:
     """The endpoint whose credential is missing; where the side is not known, the first that needs a credential."""
-    ends = _ends(task)
-    if side in ends:
-        return ends[side]
-    return next((end for end in ends.values() if _needs(end)), task.source)
-
-
-def _ends(task: Task) -> dict[str, Endpoint]:
-    ends = {"source": task.source}
-    if task.destination is not None:
-        ends["destination"] = task.destination
-    return ends
-
-
-def _needs(endpoint: Endpoint) -> bool:
-    return activation.need(_host(endpoint)).required
+    if side in task.ends:
+        return task.ends[side]
+    return next((end for end in task.ends.values() if activation.need(_host(end)).required), task.source)
 
 
 def _host(endpoint: Endpoint) -> Endpoint:
@@ -120,7 +108,7 @@ def _why(task: Task, waits_at: Endpoint, fault: Fault) -> str:
             _("The task waits for a credential for %(endpoint)s.") % where
             + f" {reasons.said(fault.advice or NONE_VALID)}"
         )
-    others = [end for end in _ends(task).values() if end.pk != waits_at.pk and not _active(task, end)]
+    others = [end for end in task.ends.values() if end.pk != waits_at.pk and not _active(task, end)]
     more = [_("%(endpoint)s needs one, too.") % {"endpoint": _where(task, end)} for end in others]
     renewals = [_who_renews(task, end) for end in others]
     also = "".join(f" {needs} {renewal}" for needs, renewal in zip(more, renewals, strict=True))
@@ -129,7 +117,7 @@ def _why(task: Task, waits_at: Endpoint, fault: Fault) -> str:
 
 def _where(task: Task, endpoint: Endpoint) -> str:
     """The name of the endpoint, with its side in the task."""
-    sides = " ".join(side for side, end in _ends(task).items() if end.pk == endpoint.pk)
+    sides = " ".join(side for side, end in task.ends.items() if end.pk == endpoint.pk)
     words = {
         "source": _("%(endpoint)s (the source)"),
         "destination": _("%(endpoint)s (the destination)"),
@@ -211,7 +199,7 @@ def _resume_at(giver_id: uuid.UUID, endpoint_ids: Iterable[uuid.UUID], now: date
 
 def _go_on(task: Task, renewed: Endpoint, now: datetime | None) -> bool:
     """Resume the task, unless its other endpoint has no credential: then it waits there."""
-    other = next((end for end in _ends(task).values() if end.pk != renewed.pk and not _active(task, end)), None)
+    other = next((end for end in task.ends.values() if end.pk != renewed.pk and not _active(task, end)), None)
     if other is None:
         return moves.resume(task.owner, task.pk, now)
     fault = Fault(Kind.NO_CREDENTIALS, advice=NONE_VALID)
@@ -279,7 +267,7 @@ def _is_too_short(task: Task, left: timedelta, rest: float | None, notice: timed
     """Whether a person should renew it. When little time is left, a doubtful forecast also counts."""
     if left > notice:
         return rest is not None and left.total_seconds() < rest
-    return rest is None or forecasts.is_scanning(task) or left.total_seconds() < DOUBT * rest
+    return rest is None or task.is_scanning or left.total_seconds() < DOUBT * rest
 
 
 def _how_long(rest: float | None, left: timedelta) -> str:

@@ -25,7 +25,7 @@ def finish(task_id: uuid.UUID, epoch: int, now: datetime | None = None) -> None:
     with hold(task_id, epoch, now, to_end=True) as now:
         task = Task.objects.select_for_update().get(pk=task_id)
         left = File.objects.filter(task=task_id, state=FileState.PENDING).exists()
-        if left or task.items_scanned < task.items_total:
+        if left or task.is_scanning:
             raise ValueError(f"task {task_id} is not done: files or items are left")
         if task.skipped_errors:
             events.append(task_id, [_passed_over(task.skipped_errors)], now)

@@ -162,8 +162,8 @@ def _title(code: str) -> str:
 
 
 def _where(task: Task, fault: Fault) -> str:
-    end = task.destination if fault.side is Side.DESTINATION else task.source
-    if fault.side is Side.UNKNOWN or end is None:
+    end = task.ends.get(fault.side)
+    if end is None:
         return ""
     server = f" ({fault.server})" if fault.server else ""
     return f" at the {fault.side} {canonical_name(end)}{server}"

@@ -57,8 +57,7 @@ def _key(row: Task) -> str:
 
 def _left(row: Task) -> int:
     """The subtasks that have not ended. Subtasks are the files and, as clients expect it, one more for the scan."""
-    files = row.files - row.files_transferred - row.files_skipped - row.files_failed
-    return files + (row.items_total != row.items_scanned)
+    return row.files_left + (row.items_total != row.items_scanned)
 
 
 def _succeeded(row: Task) -> int:

@@ -318,12 +318,11 @@ def way(task: Task) -> str:
 
 def _numbers(task: Task) -> list[str]:
     deletion = task.type == TaskType.DELETE
-    pending = task.files - task.files_transferred - task.files_skipped - task.files_failed
     pairs = [
         (_("files deleted") if deletion else _("files moved"), str(task.files_transferred)),
         (_("files left as they were"), str(task.files_skipped)),
         (_("files that failed"), str(task.files_failed)),
-        (_("files not reached"), str(pending)),
+        (_("files not reached"), str(task.files_left)),
     ]
     if not deletion:
         values = {"moved": task.bytes_transferred, "total": task.bytes_total}
