@@ -77,9 +77,8 @@ def _values(one: Variable) -> str:
 
 def _limits() -> str:
     def rows() -> Iterator[str]:
-        for variable, (field, meaning) in limits.VARIABLES.items():
-            default = f"{getattr(limits.DEFAULTS, field):,}"
-            yield f"| `{variable}` | {default} | from {limits.parse.least} | {meaning} |"
+        for one in limits.VARIABLES.values():
+            yield f"| `{one.name}` | {int(one.default):,} | from 1 | {one.meaning} |"
 
     return "\n".join(["## Limits", "", "Of one request, one task and one user.", "", _HEAD, *rows()])
 

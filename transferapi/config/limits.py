@@ -6,62 +6,58 @@ constant beside its check.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 
+from .declaration import Variable
 from .values import Whole
 
 MB, GB = 1 << 20, 1 << 30
 #: Octets of the longest body that the web server accepts (`deploy.web.connections`, `deploy/front`).
 MAX_BODY = 256 * MB
+_WHOLE = Whole(1, 10**15 - 1)
+
+
+def _limit(name: str, default: int, meaning: str) -> int:
+    """Declare the variable of a field of `RequestLimits`."""
+    return field(default=default, metadata={"variable": Variable(name, _WHOLE, str(default), meaning)})
 
 
 @dataclass(frozen=True, slots=True)
 class RequestLimits:
-    """The defaults. Octets, where no other unit is named."""
+    """Each limit with its default."""
 
-    #: Items of one submission, and octets of its body.
-    items: int = 100_000
-    submission: int = 48 * MB
-    #: Lines of one list that a client of the shell sends; octets of temporary files of all lists of one user, and of
-    #: all users, in one process.
-    listed_items: int = 2_000_000
-    user_lists: int = 1 * GB
-    lists: int = 8 * GB
-    #: Rows (items, files, folders to delete) of one task, and octets of the paths in them.
-    task_files: int = 5_000_000
-    task_octets: int = 2 * GB
-    #: The same for all tasks of one user that are kept; and how many tasks these are.
-    user_files: int = 20_000_000
-    user_octets: int = 8 * GB
-    user_tasks: int = 1_000_000
-    #: Octets of memory of one scan for folders that it has yet to list.
-    scan_memory: int = 64 * MB
-    #: Octets of one file that passes through the service: to an endpoint, and from one in one answer.
-    upload: int = GB
-    download: int = GB
-
-
-#: Variable -> (field of `RequestLimits`, its meaning).
-VARIABLES = {
-    "WAYBILL_MAX_ITEMS": ("items", "items of one submission"),
-    "WAYBILL_MAX_SUBMISSION": ("submission", f"octets of the body of one submission, at most {MAX_BODY}"),
-    "WAYBILL_MAX_LISTED_ITEMS": ("listed_items", "lines of one list that the shell reads"),
-    "WAYBILL_MAX_USER_LISTS": ("user_lists", "octets of temporary files of the lists that one user sends to the shell"),
-    "WAYBILL_MAX_LISTS": ("lists", "octets of temporary files of all lists in one process of the service"),
-    "WAYBILL_MAX_TASK_FILES": ("task_files", "items, files and folders that one task may keep in the database"),
-    "WAYBILL_MAX_TASK_OCTETS": ("task_octets", "octets of their paths"),
-    "WAYBILL_MAX_USER_FILES": ("user_files", "items, files and folders that all tasks of a user may keep there"),
-    "WAYBILL_MAX_USER_OCTETS": ("user_octets", "octets of their paths"),
-    "WAYBILL_MAX_USER_TASKS": ("user_tasks", "tasks that one user may have, those that are done included"),
-    "WAYBILL_MAX_SCAN_MEMORY": ("scan_memory", "octets of a worker's memory for folders that one task has yet to list"),
-    "WAYBILL_MAX_UPLOAD": ("upload", "octets of one file that a user sends to an endpoint through the service"),
-    "WAYBILL_MAX_DOWNLOAD": ("download", "octets of one answer with a file, or a part of it, from an endpoint"),
-}
-DEFAULTS = RequestLimits()
-parse = Whole(1, 10**15 - 1)
-KNOWN = {variable: f"{words} (default {getattr(DEFAULTS, field)})" for variable, (field, words) in VARIABLES.items()}
+    items: int = _limit("WAYBILL_MAX_ITEMS", 100_000, "items of one submission")
+    submission: int = _limit(
+        "WAYBILL_MAX_SUBMISSION", 48 * MB, f"octets of the body of one submission, at most {MAX_BODY}"
+    )
+    listed_items: int = _limit("WAYBILL_MAX_LISTED_ITEMS", 2_000_000, "lines of one list that the shell reads")
+    user_lists: int = _limit(
+        "WAYBILL_MAX_USER_LISTS", 1 * GB, "octets of temporary files of the lists that one user sends to the shell"
+    )
+    lists: int = _limit(
+        "WAYBILL_MAX_LISTS", 8 * GB, "octets of temporary files of all lists in one process of the service"
+    )
+    task_files: int = _limit(
+        "WAYBILL_MAX_TASK_FILES", 5_000_000, "items, files and folders that one task may keep in the database"
+    )
+    task_octets: int = _limit("WAYBILL_MAX_TASK_OCTETS", 2 * GB, "octets of their paths")
+    user_files: int = _limit(
+        "WAYBILL_MAX_USER_FILES", 20_000_000, "items, files and folders that all tasks of a user may keep there"
+    )
+    user_octets: int = _limit("WAYBILL_MAX_USER_OCTETS", 8 * GB, "octets of their paths")
+    user_tasks: int = _limit(
+        "WAYBILL_MAX_USER_TASKS", 1_000_000, "tasks that one user may have, those that are done included"
+    )
+    scan_memory: int = _limit(
+        "WAYBILL_MAX_SCAN_MEMORY", 64 * MB, "octets of a worker's memory for folders that one task has yet to list"
+    )
+    upload: int = _limit(
+        "WAYBILL_MAX_UPLOAD", GB, "octets of one file that a user sends to an endpoint through the service"
+    )
+    download: int = _limit(
+        "WAYBILL_MAX_DOWNLOAD", GB, "octets of one answer with a file, or a part of it, from an endpoint"
+    )
 
 
-def variable(field: str) -> str:
-    """The variable of this limit, for error messages."""
-    return next(name for name, (known, _) in VARIABLES.items() if known == field)
+#: The variables by the names of their fields.
+VARIABLES: dict[str, Variable] = {one.name: one.metadata["variable"] for one in fields(RequestLimits)}

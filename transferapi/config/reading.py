@@ -66,7 +66,8 @@ _VARIABLES: dict[str, Variable] = {
     one.name: one.metadata["variable"] for one in fields(Config) if "variable" in one.metadata
 }
 #: Every variable that is listed, with its meaning (also in the error where one is unknown).
-KNOWN = {one.name: one.meaning for one in _VARIABLES.values() if one.meaning} | request_limits.KNOWN
+KNOWN = {one.name: one.meaning for one in _VARIABLES.values() if one.meaning}
+KNOWN |= {one.name: f"{one.meaning} (default {one.default})" for one in request_limits.VARIABLES.values()}
 SECRETS = tuple(one.name for one in _VARIABLES.values() if one.is_secret)
 #: The fields of addresses, and of passwords that may be given apart from them.
 _PASSWORDS = {"database_url": "database_password", "redis_url": "redis_password"}
@@ -79,7 +80,8 @@ def load(environ: Mapping[str, str] = os.environ) -> Config:
     for url, password in _PASSWORDS.items():
         values[url] = _with_password(url, password, values, problems)
     values["public_url"] = values["public_url"] if environ.get("WAYBILL_PUBLIC_URL") else _loopback_url(values)
-    config = Config(**values, limits=_limits(environ, problems))
+    limits = {name: _read(one, environ, problems) for name, one in request_limits.VARIABLES.items()}
+    config = Config(**values, limits=RequestLimits(**limits))
     problems += _contradictions(config, environ)
     if problems:
         raise ConfigError(problems)
@@ -124,15 +126,6 @@ def _with_password(url: str, password: str, values: Mapping[str, Any], problems:
 def _loopback_url(values: Mapping[str, Any]) -> str:
     scheme = "https" if values["tls_certificate"] else "http"
     return f"{scheme}://127.0.0.1:{values['port']}"
-
-
-def _limits(environ: Mapping[str, str], problems: list[str]) -> RequestLimits:
-    defaults = request_limits.DEFAULTS
-    variables = {
-        name: Variable(variable, request_limits.parse, str(getattr(defaults, name)), meaning)
-        for variable, (name, meaning) in request_limits.VARIABLES.items()
-    }
-    return RequestLimits(**{name: _read(one, environ, problems) for name, one in variables.items()})
 
 
 def _contradictions(config: Config, environ: Mapping[str, str]) -> list[str]:

@@ -20,7 +20,7 @@ from endpoints.network_use import NetworkLimits
 from identity.models import User
 from tests.integration.cast import make_endpoint, submit
 from tests.integration.rest import Api, assert_error, routes
-from transferapi.config.limits import DEFAULTS
+from transferapi.config.limits import RequestLimits
 from transferapi.rest.http.parsing import MAX_BODY
 from transferapi.tasks.models import Task
 
@@ -157,7 +157,8 @@ class Counting:
 
 
 @pytest.mark.parametrize(
-    ("path", "most"), [("/endpoint", MAX_BODY), ("/transfer", DEFAULTS.submission), ("/delete", DEFAULTS.submission)]
+    ("path", "most"),
+    [("/endpoint", MAX_BODY), ("/transfer", RequestLimits().submission), ("/delete", RequestLimits().submission)],
 )
 def test_a_body_that_is_too_long_is_refused_unread(api: Api, path: str, most: int) -> None:
     for length in (most + 1, 10**15):

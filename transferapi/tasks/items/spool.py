@@ -18,7 +18,7 @@ from typing import IO
 
 from django.conf import settings
 
-from transferapi.config import limits as limit_settings
+from transferapi.config.limits import VARIABLES
 from transferapi.tasks import request_rules
 from transferapi.tasks.errors import RequestError, TooMuchError
 
@@ -149,11 +149,10 @@ class _Disk:
         limits = settings.LIMITS
         with self._lock:
             if self._of_user[user_id] + octets > limits.user_lists:
-                most, field = limits.user_lists, "user_lists"
-                text = f"The lists that you send have at most {most} octets together on this service"
-                raise TooMuchError(f"{text} ({limit_settings.variable(field)}).")
+                text = f"The lists that you send have at most {limits.user_lists} octets together on this service"
+                raise TooMuchError(f"{text} ({VARIABLES['user_lists'].name}).")
             if self._of_user.total() + octets > limits.lists:
-                name = limit_settings.variable("lists")
+                name = VARIABLES["lists"].name
                 raise TooMuchError(f"The service holds as many lists as it has space for ({name}); try again later.")
             self._of_user[user_id] += octets
 

@@ -13,7 +13,7 @@ from typing import NoReturn
 from django.conf import settings
 
 from identity.single_row import execute, query_rows
-from transferapi.config import limits as limit_settings
+from transferapi.config.limits import VARIABLES
 from transferapi.tasks.errors import TooMuchError
 
 #: The most octets of events of one task that a worker writes.
@@ -63,7 +63,7 @@ def room_for_events(task_id: uuid.UUID, octets: int) -> int:
 
 def _refuse(field: str, text: str) -> NoReturn:
     limit = getattr(settings.LIMITS, field)
-    raise TooMuchError(f"{text.format(limit)} on this service ({limit_settings.variable(field)}).")
+    raise TooMuchError(f"{text.format(limit)} on this service ({VARIABLES[field].name}).")
 
 
 #: The space of the task then, and that of its owner.
