@@ -30,22 +30,17 @@ def kept(request: TransferRequest, source_id: uuid.UUID, destination_id: uuid.UU
     return json.dumps(document)
 
 
-def request_of(body: str, submission_id: uuid.UUID, label: str | None) -> TransferRequest:
-    """The request of one run."""
+def request_of(body: str, submission_id: uuid.UUID) -> TransferRequest:
+    """The request of one run, with the label of the transfer."""
     document: Mapping[str, Any] = json.loads(body)
     return TransferRequest(
         submission_id=submission_id,
         source_endpoint=document["source_endpoint"],
         destination_endpoint=document["destination_endpoint"],
         items=[_item(one) for one in document["DATA"]],
-        label=label,
+        label=document["label"],
         options=document,
     )
-
-
-def label_of(body: str) -> str | None:
-    label: str | None = json.loads(body)["label"]
-    return label
 
 
 def _item_document(item: TransferItem) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 import uuid
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from django.db import DatabaseError, InterfaceError, transaction
@@ -85,9 +86,8 @@ def _run(timer: Timer, now: datetime) -> None:
         plan = schedule.read(timer.schedule)
     except TimerInvalidError as error:
         log.warning("timer %s: its schedule cannot be read", timer.pk)
-        timer.status, timer.next_run = "inactive", None
         timer.last_error = {"code": "ClientError.BadRequest", "message": error.message}
-        timer.inactive_reason = {"cause": "refused", "detail": timer.last_error}
+        _stop(timer)
         return
     timer.last_ran_at = now
     timer.number_of_runs += 1
@@ -102,8 +102,13 @@ def _run(timer: Timer, now: datetime) -> None:
     timer.status = "loaded" if timer.next_run else "ended"
     hopeless = timer.refused_in_a_row >= MAX_REFUSED and timer.next_run is not None
     if timer.last_error and (hopeless or plan.interval is None):
-        timer.status, timer.next_run = "inactive", None
-        timer.inactive_reason = {"cause": "refused", "detail": timer.last_error}
+        _stop(timer)
+
+
+def _stop(timer: Timer) -> None:
+    """Make the timer inactive for its last error."""
+    timer.status, timer.next_run = "inactive", None
+    timer.inactive_reason = {"cause": "refused", "detail": timer.last_error}
 
 
 def _submitted(timer: Timer, now: datetime) -> tuple[Task | None, dict[str, str] | None]:
@@ -111,8 +116,8 @@ def _submitted(timer: Timer, now: datetime) -> tuple[Task | None, dict[str, str]
     submission_id = uuid.uuid5(timer.pk, str(timer.number_of_runs))
     try:
         with transaction.atomic():
-            request = bodies.request_of(timer.body, submission_id, _label(timer))
-            task, _ = submit_transfer(timer.owner, request, now)
+            request = bodies.request_of(timer.body, submission_id)
+            task, _ = submit_transfer(timer.owner, replace(request, label=_label(timer, request.label)), now)
             return task, None
     except (TaskError, RegistryError, ActivationError, VaultError) as error:
         return None, _refusal(error)
@@ -124,9 +129,9 @@ def _submitted(timer: Timer, now: datetime) -> tuple[Task | None, dict[str, str]
         return None, {"code": "InternalError", "message": "The service failed to submit this."}
 
 
-def _label(timer: Timer) -> str | None:
+def _label(timer: Timer, given: str | None) -> str | None:
     """The label of the task: that of the transfer, or the name of the timer, with the number of the run."""
-    name = str(bodies.label_of(timer.body) or timer.name).strip()
+    name = str(given or timer.name).strip()
     number = f", run {timer.number_of_runs}"
     return name[: MAX_LABEL - len(number)].strip() + number if name else None
 
