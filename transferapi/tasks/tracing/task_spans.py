@@ -18,10 +18,8 @@ from transferapi.traces import spans
 from transferapi.traces.spans import SpanKind
 from transferapi.traces.trace_context import SpanId, derived_span, parse
 
-_COLUMNS = (
-    *("trace_context", "request_time", "type", "status", "fatal_error_code", "lease__epoch"),
-    *("files", "files_transferred", "files_skipped", "files_failed", "bytes_transferred", "faults"),
-)
+_COUNTS = ("files", "files_transferred", "files_skipped", "files_failed", "bytes_transferred", "faults")
+_COLUMNS = ("trace_context", "request_time", "type", "status", "fatal_error_code", "lease__epoch", *_COUNTS)
 
 
 def span_of_task(task_id: uuid.UUID, context: str | None) -> str | None:
@@ -41,7 +39,6 @@ def ended(task_id: uuid.UUID, now: datetime) -> None:
     row = Task.objects.filter(pk=task_id, trace_context__isnull=False).values(*_COLUMNS).first()
     if row is None:
         return
-    counts = ("files", "files_transferred", "files_skipped", "files_failed", "bytes_transferred", "faults")
     span = spans.below(
         row["trace_context"],
         "task",
@@ -52,7 +49,7 @@ def ended(task_id: uuid.UUID, now: datetime) -> None:
             "waybill.type": row["type"],
             "waybill.status": row["status"],
             "waybill.slices": row["lease__epoch"] or 0,
-            **{f"waybill.{name}": row[name] for name in counts},
+            **{f"waybill.{name}": row[name] for name in _COUNTS},
         },
     )
     if span is not None:

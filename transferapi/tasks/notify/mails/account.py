@@ -23,7 +23,7 @@ from identity.models import AddressChange, User
 from identity.passwords import recovery
 from transferapi.tasks.models import Mail
 
-from .task import printable, subject_line
+from .task import body_of, subject_line
 
 #: Mails a day to one user about changes; more changes cause none.
 MOST_A_DAY = 30
@@ -166,7 +166,7 @@ def _hint(change: AddressChange, holder: User) -> str:
         lines = [gettext("The user %(user)s wants to get mails at this address.") % who, ""]
         lines += [gettext("Your account %(holder)s has it already, and one address serves one account.") % who, ""]
         lines.append(gettext("If it was not you, you need not do anything: nothing changes."))
-    return _text(lines)
+    return body_of(lines)
 
 
 def _with_link(mail: Mail, path: str) -> str:
@@ -178,11 +178,7 @@ def _put(user: User, key: str, subject: str, lines: list[str]) -> None:
         _write(user, key, subject, lines)
 
 
-def _text(lines: list[str]) -> str:
-    return "\n".join(map(printable, lines)) + "\n"
-
-
 def _write(user: User, key: str, subject: str, lines: list[str]) -> None:
     now = moment(None)
-    title, body = subject_line(subject), _text(lines)
+    title, body = subject_line(subject), body_of(lines)
     Mail.objects.create(user=user, key=key, subject=title, body=body, created_at=now, next_try_at=now)

@@ -14,7 +14,7 @@ from identity.sign_up import requests
 from identity.sign_up.requests import DueMail
 from transferapi.tasks.notify import mail_sender
 
-from .task import printable, subject_line
+from .task import body_of, subject_line
 
 log = logging.getLogger(__name__)
 LINK, SIGN_IN = "/signup/link?code=", "/signin"
@@ -34,8 +34,7 @@ def _send(due: DueMail) -> bool:
     if written is None:
         return True
     subject, lines = written
-    body = "\n".join(map(printable, lines)) + "\n"
-    if error := mail_sender.deliver(subject_line(subject), body, due.address, str(due.request_id)):
+    if error := mail_sender.deliver(subject_line(subject), body_of(lines), due.address, str(due.request_id)):
         log.warning("the mail of the sign-up %s was not sent: %s", due.request_id, error)
         return False
     requests.sent(due.request_id)

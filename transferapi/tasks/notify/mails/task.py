@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 
 from django.conf import settings
@@ -272,8 +272,7 @@ def put(
         return
     # A row that is not sent still counts: the fact is reported once, and nobody sees by the time that it is not.
     sent = sent and mail_preferences.enabled(user)
-    body = "\n".join(printable(line) for line in lines) + "\n"
-    row = Mail(user=user, task=task, key=key, subject=subject_line(subject), body=body)
+    row = Mail(user=user, task=task, key=key, subject=subject_line(subject), body=body_of(lines))
     row.created_at = now
     row.next_try_at = now if sent else None
     Mail.objects.bulk_create([row], ignore_conflicts=True)
@@ -281,11 +280,16 @@ def put(
 
 def subject_line(text: str) -> str:
     """The subject as one line, so that no label or text of a server can add a header."""
-    line = printable(f"Waybill: {text}")
+    line = _printable(f"Waybill: {text}")
     return line if len(line) <= MAX_SUBJECT else line[: MAX_SUBJECT - 1] + "…"
 
 
-def printable(line: str) -> str:
+def body_of(lines: Iterable[str]) -> str:
+    """The lines as the text of a mail."""
+    return "\n".join(map(_printable, lines)) + "\n"
+
+
+def _printable(line: str) -> str:
     """The line with a mark for each character that is none of a line of text."""
     return "".join(letter if letter.isprintable() else "�" for letter in line)
 
