@@ -13,7 +13,6 @@ import uuid
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, NamedTuple
 
 from django.db import transaction
@@ -212,24 +211,14 @@ def _lines(condition: str, seen: Snapshot, now: Snapshot, after: int, **more: ob
     return [_line(*row) for row in query_rows(query, parameters)]
 
 
-def _line(
-    id_: int,
-    written_by: str,
-    task_id: uuid.UUID,
-    owner_id: uuid.UUID,
-    time: datetime,
-    code: str,
-    is_error: bool,
-    description: str,
-    details: str,
-) -> FeedLine:
-    event = Event(id=id_, task_id=task_id, time=time, code=code, is_error=is_error, description=description)
-    event.details, event.written_by = details, int(written_by)
-    return FeedLine(event, owner_id)
+def _line(owner_id: uuid.UUID, written_by: str, *values: Any) -> FeedLine:
+    return FeedLine(Event(written_by=int(written_by), **dict(zip(_FIELDS, values, strict=True))), owner_id)
 
 
+#: The fields of an event behind the first two columns of `_SELECT`, in its order.
+_FIELDS = ("id", "task_id", "time", "code", "is_error", "description", "details")
 _SELECT = """
-    SELECT e.id, e.written_by::text, e.task_id, t.owner_id, e.time, e.code, e.is_error, e.description, e.details
+    SELECT t.owner_id, e.written_by::text, e.id, e.task_id, e.time, e.code, e.is_error, e.description, e.details
     FROM tasks_event e JOIN tasks_task t ON t.id = e.task_id"""
 _UNSEEN = """
     e.written_by >= pg_snapshot_xmin(%(seen)s::pg_snapshot)
