@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 
 from django.conf import settings
-from django.db.models import CharField, F, Q, Value
+from django.db.models import CharField, F, Q, QuerySet, Value
 from django.db.models.functions import Cast, Concat
 from django.utils.translation import gettext as _
 
@@ -105,13 +105,13 @@ def _ask_giver(task: Task, share: Endpoint, how: str, now: datetime) -> None:
     lines += [how, ""]
     lines.append(_("The tasks continue within seconds of a new credential. There is no further mail before that."))
     key = _wave(share.owner_id, share)
-    _free(key, share.owner_id, task)
+    _end_wave_without_tasks(key, share.owner_id, task)
     put(share.owner, None, key, _("%(endpoint)s waits for a credential of yours") % names, lines, now)
 
 
 def _notify_owner(task: Task, endpoint: Endpoint, why: str, now: datetime) -> None:
     key = _wave(task.owner_id, endpoint)
-    _free(key, task.owner_id, task)
+    _end_wave_without_tasks(key, task.owner_id, task)
     own = giver(task, endpoint).pk == task.owner_id
     first = _("%(task)s waits for you.") if own else _("%(task)s waits for somebody else.")
     lines = [first % {"task": _what(task)}, "", why, ""]
@@ -201,16 +201,12 @@ def _access_lines(rule: AccessRule, grantor: User) -> list[str]:
 
 def end_wave(user_id: uuid.UUID, endpoint: Endpoint) -> None:
     """End a wave: there is a new credential, and the next wait for one gets a mail again."""
-    key = _wave(user_id, endpoint)
-    earlier = Mail.objects.filter(key=key).values_list("pk", flat=True).first()
-    if earlier is not None:
-        _end_wave(key, earlier)
+    _free(Mail.objects.filter(key=_wave(user_id, endpoint)))
 
 
-def _end_wave(key: str, mail_id: int) -> None:
+def _free(mail: QuerySet[Mail]) -> None:
     """Free the key of a mail for the next wave."""
-    over = Concat(F("key"), Value(":"), Cast(F("pk"), CharField()))
-    Mail.objects.filter(pk=mail_id, key=key).update(key=over)
+    mail.update(key=Concat(F("key"), Value(":"), Cast(F("pk"), CharField())))
 
 
 def _wave(user_id: uuid.UUID, endpoint: Endpoint) -> str:
@@ -235,11 +231,11 @@ def _shared(endpoint: Endpoint) -> str:
     return activation.bindings(endpoint)[:2][-1]
 
 
-def _free(key: str, user_id: uuid.UUID, task: Task) -> None:
+def _end_wave_without_tasks(key: str, user_id: uuid.UUID, task: Task) -> None:
     """Free the key of an earlier mail where no other task of its wave waits any more."""
     earlier = Mail.objects.filter(key=key).values_list("pk", flat=True).first()
     if earlier is not None and not _others_wait(key, user_id, task):
-        _end_wave(key, earlier)
+        _free(Mail.objects.filter(pk=earlier, key=key))
 
 
 def _others_wait(key: str, user_id: uuid.UUID, task: Task) -> bool:
