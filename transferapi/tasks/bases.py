@@ -20,8 +20,3 @@ def common(paths: Iterable[tuple[str, bool]]) -> str:
         elif not folder.startswith(found):
             found = os.path.commonpath([found, folder]).rstrip("/") + "/"
     return found or "/"
-
-
-def storable(path: str) -> str:
-    """The path as text that the database accepts: bytes that are not UTF-8 are replaced."""
-    return path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")

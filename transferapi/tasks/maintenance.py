@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from django.utils import timezone
 
@@ -81,11 +82,8 @@ def turn_on(message: str, until: datetime | None = None, *, hold: bool = False, 
     time = now or timezone.now()
     if until is not None and until <= time:
         raise RequestError("until", "This time is in the past.")
-    Maintenance.objects.update_or_create(
-        pk=1,
-        defaults={"message": message, "until": until, "hold": hold},
-        create_defaults={"message": message, "until": until, "hold": hold, "since": time},
-    )
+    values: dict[str, Any] = {"message": message, "until": until, "hold": hold}
+    Maintenance.objects.update_or_create(pk=1, defaults=values, create_defaults={**values, "since": time})
 
 
 def turn_off() -> bool:

@@ -135,7 +135,7 @@ ORDERS = {
 
 def get(user: User, task_id: uuid.UUID) -> Task:
     """A task with its owner, its endpoints and their owners. Raises TaskNotFoundError."""
-    task = single_row(_mine(user).filter(pk=task_id))
+    task = single_row(Task.objects.select_related(*WITH_OWNERS).filter(_shown_to(user), pk=task_id))
     if task is None:
         raise TaskNotFoundError(str(task_id))
     return task
@@ -285,10 +285,6 @@ def skipped_errors(user: User, task_id: uuid.UUID, *, marker: int | None = None,
 def of_owner(user: User) -> Q:
     """The user's tasks, without those at endpoints that do not exist for this session; removed tasks too."""
     return Q(owner=user) & reachable("source") & reachable("destination")
-
-
-def _mine(user: User) -> QuerySet[Task]:
-    return Task.objects.select_related(*WITH_OWNERS).filter(_shown_to(user))
 
 
 def _set_places(tasks: Sequence[Task], owner: User) -> None:

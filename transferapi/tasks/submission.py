@@ -287,7 +287,7 @@ def _bases(rows: Iterable[CheckedItem]) -> tuple[str, str]:
     targets = bases.common(
         (str(row.destination), _is_folder(row) or str(row.destination).endswith("/")) for row in rows
     )
-    return bases.storable(sources), bases.storable(targets)
+    return events.printable(sources), events.printable(targets)
 
 
 def _is_folder(row: CheckedItem) -> bool:

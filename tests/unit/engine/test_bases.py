@@ -2,7 +2,8 @@
 
 import pytest
 
-from transferapi.tasks.bases import common, storable
+from transferapi.tasks.bases import common
+from transferapi.tasks.events import printable
 
 
 @pytest.mark.parametrize(
@@ -29,4 +30,4 @@ def test_the_deepest_common_folder(paths: list[tuple[str, bool]], expected: str)
 
 
 def test_what_is_no_utf_8_is_replaced() -> None:
-    assert storable("/ä/\udcff/") == "/ä/\ufffd/"
+    assert printable("/ä/\udcff/") == "/ä/\ufffd/"

@@ -13,7 +13,7 @@ from datetime import datetime
 
 from transferapi.tasks import events
 from transferapi.tasks.errors import RequestError, TaskNotFoundError
-from transferapi.tasks.models import WITH_ENDS, Task
+from transferapi.tasks.models import WITH_OWNERS, Task
 from transferapi.tasks.states import Phase, TaskType
 
 from . import pauses
@@ -56,7 +56,7 @@ def remaining(task: Task) -> Remaining:
 
 def unfinished(*, held: bool = False) -> Iterator[Task]:
     """Unfinished tasks of all users, the oldest first. held: only those that the operator holds."""
-    rows = Task.objects.exclude(phase=Phase.DONE).select_related("owner", *WITH_ENDS).order_by("request_time", "pk")
+    rows = Task.objects.exclude(phase=Phase.DONE).select_related(*WITH_OWNERS).order_by("request_time", "pk")
     if held:
         rows = rows.filter(admin_pauses__has_key=pauses.OPERATOR)
     return rows.iterator(chunk_size=PAGE)
@@ -64,7 +64,7 @@ def unfinished(*, held: bool = False) -> Iterator[Task]:
 
 def find(task_id: uuid.UUID) -> Task:
     """A task of any user, in any state. Raises TaskNotFoundError."""
-    found = Task.objects.select_related("owner", *WITH_ENDS).filter(pk=task_id).first()
+    found = Task.objects.select_related(*WITH_OWNERS).filter(pk=task_id).first()
     if found is None:
         raise TaskNotFoundError(str(task_id))
     return found
@@ -90,12 +90,6 @@ def settle(now: datetime | None = None) -> int:
 
     Those that a worker had are moved by `leases.acquire`, which finds the hold before it takes them.
     """
-    ids = (
-        Task.objects.exclude(phase=Phase.DONE)
-        .filter(admin_pauses__has_key=pauses.OPERATOR)
-        .values_list("pk", flat=True)
-    )
-    found, moved = list(ids), 0
-    for place in range(0, len(found), PAGE):
-        moved += pauses.look(found[place : place + PAGE], now)
-    return moved
+    held = Task.objects.exclude(phase=Phase.DONE).filter(admin_pauses__has_key=pauses.OPERATOR)
+    ids = list(held.values_list("pk", flat=True))
+    return sum(pauses.look(ids[place : place + PAGE], now) for place in range(0, len(ids), PAGE))

@@ -42,9 +42,8 @@ _LOCK = "what ended tasks have kept"
 
 
 class _Deleted(NamedTuple):
-    """rows: the number of examined rows. deleted: the number of deleted ones. last: the last id; None at the end."""
+    """deleted: the number of deleted rows. last: the last id that was examined; None at the end."""
 
-    rows: int
     deleted: int
     last: int | None
 
@@ -92,7 +91,7 @@ def _part(task_id: uuid.UUID, query: str, after: int, most: int, *, wait: bool =
         space.give_back(task_id, deleted, octets)
         if query == _UNSEEN and rows:
             Task.objects.filter(pk=task_id).update(tidied_up_to=last)
-    return _Deleted(rows, deleted, last if rows == most else None)
+    return _Deleted(deleted, last if rows == most else None)
 
 
 def forget_old(now: datetime | None = None, rows: int = ROWS) -> int:
