@@ -15,7 +15,8 @@ from transferapi.outages.database import is_outage
 from transferapi.schema_migration import BoundedExecutor, LockedError
 from transferapi.schema_version import CONTRACT, EXPAND, Key
 from transferapi.tasks.upkeep import service_processes
-from transferapi.tasks.upkeep.service_processes import GONE_SECONDS, Process
+from transferapi.tasks.upkeep.service_processes import Process
+from transferapi.tasks.upkeep.worker_reports import GONE_SECONDS
 
 from .plan import Step, UpgradePlan
 

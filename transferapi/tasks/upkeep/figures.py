@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -138,10 +138,7 @@ def _workers() -> Figures:
             WHERE seen_at > clock_timestamp() - make_interval(secs => %s) LIMIT 10000""",
         [GONE_SECONDS],
     )
-    total: Counter[str] = Counter()
-    for (gauges,) in rows:
-        total.update(_numbers(gauges, OF_WORKERS))
-    return {"workers": {(): float(len(rows))}, **{name: {(): float(total[name])} for name in OF_WORKERS}}
+    return {"workers": {(): float(len(rows))}, **_sums((gauges for (gauges,) in rows), OF_WORKERS)}
 
 
 def _services() -> Figures:
@@ -150,15 +147,20 @@ def _services() -> Figures:
             WHERE kind IN ('relay', 'shell') AND seen_at > clock_timestamp() - make_interval(secs => %s) LIMIT 10000""",
         [GONE_SECONDS],
     )
-    total: Counter[str] = Counter()
-    for _, gauges in rows:
-        total.update(_numbers(gauges, OF_SERVICES))
     running = Counter(kind for kind, _ in rows)
     return {
         "relays": {(): float(running["relay"])},
         "shells": {(): float(running["shell"])},
-        **{name: {(): float(total[name])} for name in OF_SERVICES},
+        **_sums((gauges for _, gauges in rows), OF_SERVICES),
     }
+
+
+def _sums(reports: Iterable[Any], names: Collection[str]) -> Figures:
+    """The gauges of all processes, added up."""
+    total: Counter[str] = Counter()
+    for gauges in reports:
+        total.update(_numbers(gauges, names))
+    return {name: {(): float(total[name])} for name in names}
 
 
 def _numbers(gauges: Any, names: Collection[str]) -> dict[str, int]:

@@ -16,10 +16,8 @@ from identity.single_row import execute, query_rows
 from transferapi.schema_version import effect_of
 from transferapi.version import service_version
 
-from .worker_processes import KEPT_DAYS, REPORT_SECONDS
+from .worker_processes import KEPT_DAYS
 from .worker_reports import GONE_SECONDS
-
-__all__ = ["GONE_SECONDS", "REPORT_SECONDS", "TABLES", "Process", "alive", "known_changes", "leave", "report"]
 
 #: The tables of `alive`.
 TABLES = ("tasks_serviceprocess", "tasks_workerprocess")

@@ -22,6 +22,7 @@ from transferapi.tasks import maintenance
 from transferapi.traces import exporting
 
 from . import service_processes, tallies
+from .worker_processes import REPORT_SECONDS
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +45,7 @@ class Watch:
         if time.monotonic() >= self._report_at:
             service_processes.report(_name(), self._kind, self._gauges())
             _tally()
-            self._report_at = time.monotonic() + service_processes.REPORT_SECONDS
+            self._report_at = time.monotonic() + REPORT_SECONDS
 
     def leave(self) -> None:
         """The process ends. Raises django.db.Error."""
