@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
-from typing import Any
 
 from identity.models import User
 from transferapi.tasks import options, queries, submission
@@ -74,13 +73,9 @@ def _record(file: File) -> tuple[str, ...]:
 
 
 def _submit(user: User, old: Task, new: NewTask, spool: Spool) -> tuple[Task, bool]:
-    common: dict[str, Any] = {
-        "submission_id": new.submission_id or new.task_id or uuid.uuid4(),
-        "task_id": new.task_id,
-        "label": old.label if new.label is None else new.label,
-        "deadline": new.deadline,
-        "command": new.command,
-    }
+    common = asdict(new)
+    common["submission_id"] = new.submission_id or new.task_id or uuid.uuid4()
+    common["label"] = old.label if new.label is None else new.label
     source = str(old.source_id)
     if old.type == TaskType.DELETE:
         common["options"] = {name: old.options.get(name) for name in options.DELETE if name != "interpret_globs"}

@@ -63,13 +63,10 @@ class Target:
     def addresses(self) -> list[str]:
         """The addresses that the gate allows. Blocks for the name look-up. Raises TargetRefusedError."""
         found = gate.resolve_target(self.url.host, self.url.port, allow=settings.ALLOW_WEBHOOKS)
-        if self.url.scheme == "http" and not all(self._is_opened(address) for address in found):
+        numbers, port = map(ipaddress.ip_address, found), self.url.port
+        if self.url.scheme == "http" and not all(opened(one, port, settings.ALLOW_WEBHOOKS) for one in numbers):
             raise gate.TargetRefusedError(self.url.host, NO_TLS)
         return found
-
-    def _is_opened(self, address: str) -> bool:
-        """Whether the operator allows this address with this port."""
-        return opened(ipaddress.ip_address(address), self.url.port, settings.ALLOW_WEBHOOKS)
 
 
 def target_of(text: str) -> Target:

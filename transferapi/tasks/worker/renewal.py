@@ -109,9 +109,8 @@ def _why(task: Task, waits_at: Endpoint, fault: Fault) -> str:
             + f" {reasons.said(fault.advice or NONE_VALID)}"
         )
     others = [end for end in task.ends.values() if end.pk != waits_at.pk and not _active(task, end)]
-    more = [_("%(endpoint)s needs one, too.") % {"endpoint": _where(task, end)} for end in others]
-    renewals = [_who_renews(task, end) for end in others]
-    also = "".join(f" {needs} {renewal}" for needs, renewal in zip(more, renewals, strict=True))
+    needs = _("%(endpoint)s needs one, too.")
+    also = "".join(f" {needs % {'endpoint': _where(task, end)}} {_who_renews(task, end)}" for end in others)
     return f"{text} {_who_renews(task, waits_at)}{also}"
 
 
