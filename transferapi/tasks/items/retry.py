@@ -10,14 +10,13 @@ from datetime import datetime
 from identity.models import User
 from transferapi.tasks import options, queries, submission
 from transferapi.tasks.errors import NothingToRetryError, TaskNotCompleteError
+from transferapi.tasks.history import causes
 from transferapi.tasks.models import File, Task
 from transferapi.tasks.states import FileKind, Phase, TaskType
 
 from .rows import TransferItem
 from .spool import Spool, SpooledPaths
 
-#: Rows that are read at a time.
-_PAGE = 5000
 _NONE = "No file of this task has failed: there is nothing to do again."
 _UNKNOWN = "The files of this task are not known any more; submit it anew."
 _UNSEEN = "This task ended before all of its folders were listed; submit it anew, with a sync level to pass over files."
@@ -35,7 +34,7 @@ class NewTask:
 
 
 def retry(user: User, task_id: uuid.UUID, new: NewTask) -> tuple[Task, bool]:
-    """The new task, and whether this call created it. The failed files are those of `queries.skipped_errors`.
+    """The new task, and whether this call created it.
 
     Raises TaskNotFoundError, TaskNotCompleteError, NothingToRetryError, and the errors of `submission`.
     """
@@ -47,19 +46,11 @@ def retry(user: User, task_id: uuid.UUID, new: NewTask) -> tuple[Task, bool]:
     if old.is_scanning:
         raise NothingToRetryError(_UNSEEN)
     with Spool(user.pk) as spool:
-        for file in _failed(user, task_id):
+        for _, file in causes.files(user, task_id):
             spool.add(*_record(file))
         if not len(spool):
             raise NothingToRetryError(_NONE)
         return _submit(user, old, new, spool)
-
-
-def _failed(user: User, task_id: uuid.UUID) -> Iterator[File]:
-    marker: int | None = 0
-    while marker is not None:
-        page = queries.skipped_errors(user, task_id, marker=marker, limit=_PAGE)
-        yield from page.rows
-        marker = page.next_marker
 
 
 def _record(file: File) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 #: Seconds after which a worker that has not reported is taken to be gone.
 GONE_SECONDS = 20.0
-#: Name, and seconds since the last report, of each worker: of the host, or of all where it is NULL.
+#: Name, and seconds since the last report, of each worker of a host.
 AGES = """
     SELECT name, extract(epoch FROM clock_timestamp() - seen_at) FROM tasks_workerprocess
-    WHERE %(host)s::text IS NULL OR host = %(host)s ORDER BY name"""
+    WHERE host = %(host)s ORDER BY name"""
