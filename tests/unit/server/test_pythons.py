@@ -132,7 +132,7 @@ def rename_without_replacing(old, new, **options):
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), new)
     rename(old, new, **options)
 os.rename = rename_without_replacing
-del select.poll, select.epoll
+del select.poll, select.epoll, select.POLLIN, select.POLLOUT
 pair = socket.socketpair
 unix = socket.AF_UNIX
 socket.socketpair = lambda *_: pair(unix)

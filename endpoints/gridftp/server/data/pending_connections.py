@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import select
 import socket
 import ssl
 from collections.abc import Callable, Collection, Generator, Iterator
@@ -17,6 +16,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, TypeVar
 
 from endpoints.gridftp.server.errors import DataError
+from endpoints.gridftp.server.polling import POLLIN, POLLOUT
 from endpoints.gridftp.server.security.certificates import CertificateError
 from endpoints.gridftp.server.security.data_protection import DataProtectionSettings
 
@@ -116,7 +116,7 @@ def steps(sock: socket.socket, protection: DataProtectionSettings, *, connecting
     """The way of one socket, which is closed if it fails. as_client: of TLS. Raises DataError."""
     try:
         if connecting:
-            yield select.POLLOUT
+            yield POLLOUT
             _finish_connect(sock)
         if not protection.authenticates:
             return DataConnection(sock)
@@ -168,9 +168,9 @@ def _insist(call: Callable[[], T]) -> Generator[int, None, T]:
         try:
             return call()
         except ssl.SSLWantReadError:
-            yield select.POLLIN
+            yield POLLIN
         except ssl.SSLWantWriteError:
-            yield select.POLLOUT
+            yield POLLOUT
 
 
 def _finish_connect(sock: socket.socket) -> None:
