@@ -58,16 +58,11 @@ _ONE_RANGE = re.compile(rb"Range Marker 0-([1-9][0-9]{0,17})")
 _NAME, _NUMBER = re.compile(r"[a-z ]{1,40}", re.IGNORECASE), re.compile(r"[0-9]{1,20}(?:\.[0-9]{1,20})?")
 
 
-def parse_marker(code: int, lines: Sequence[str | bytes]) -> RangeMarker | PerfMarker:
+def parse_marker(code: int, lines: Sequence[bytes]) -> RangeMarker | PerfMarker:
     """Parse a reply 111 or 112. `lines` are its text lines, with or without the leading code. Raises MarkerError."""
-    if (
-        code == RANGE_CODE
-        and len(lines) == 1
-        and isinstance(lines[0], bytes)
-        and (one := _ONE_RANGE.fullmatch(lines[0]))
-    ):
+    if code == RANGE_CODE and len(lines) == 1 and (one := _ONE_RANGE.fullmatch(lines[0])):
         return RangeMarker(RangeSet([(0, int(one[1]))]))
-    text = "\n".join(line.decode("latin-1") if isinstance(line, bytes) else line for line in lines)
+    text = b"\n".join(lines).decode("latin-1")
     if code == RANGE_CODE:
         return _parse_ranges(text)
     if code == PERF_CODE:
