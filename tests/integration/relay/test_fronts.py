@@ -27,6 +27,7 @@ from identity.models import User
 from tests.gridftp.authority import Authority
 from tests.integration.web.web_server import web_server
 from tests.servers.front_server import Nginx, installed
+from tests.servers.pins import pins_of
 from tests.servers.relay_server import HOST, RelayServer, RunningAgent, agent, make_identity, relay_server
 from tests.waiting import eventually
 
@@ -155,7 +156,7 @@ def test_our_web_server_ends_tls_and_the_agent_pins_its_key(
     environ["WAYBILL_CERTIFICATES"] = str(authority.certificates)
     with web_server(postgres, redis_server, tmp_path, WAYBILL_RELAY=str(relay.relay.address), **environ) as port:
         url = f"https://{HOST}:{port}"
-        with agent(ServiceAddress(url, ways.pins_of(host.certificate)), identity, echo) as connected:
+        with agent(ServiceAddress(url, pins_of(host.certificate)), identity, echo) as connected:
             assert carries(endpoint)
             assert carries_data(relay, connected, endpoint, alice)
         with agent(ServiceAddress(url, ("0" * 64,)), identity, connected=False) as deceived:
@@ -263,7 +264,7 @@ def test_a_proxy_is_reached_by_tls_and_the_tls_of_the_service_runs_inside(
     monkeypatch: pytest.MonkeyPatch, authority: Authority, host_of: Callable[[Authority], CertificateFiles]
 ) -> None:
     host = host_of(authority)
-    address = ServiceAddress("https://waybill.example.org", ways.pins_of(host.certificate))
+    address = ServiceAddress("https://waybill.example.org", pins_of(host.certificate))
     sent = os.urandom(3 << 20)
     monkeypatch.delenv("no_proxy", raising=False)
     with secure_proxy(host) as port:

@@ -21,7 +21,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from endpoints.gridftp.agent import service_requests
 from endpoints.gridftp.agent.service_requests import RequestFailedError
 from endpoints.gridftp.agent.setup_key import SetupKey, SetupKeyFormatError
-from endpoints.gridftp.agent.tunnel.service import ServiceAddress, pins_of
+from endpoints.gridftp.agent.tunnel.service import ServiceAddress
+from tests.servers.pins import pins_of
 
 #: The answers of the service, by path.
 NEWEST = {"version": "9", "sha256": "0" * 64, "time": 1}

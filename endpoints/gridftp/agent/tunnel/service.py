@@ -9,7 +9,6 @@ import socket
 import ssl
 import time
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -120,19 +119,10 @@ def check_time(service: ServiceAddress, certificate: Mapping[str, Any], now: flo
 
 def check_pin(service: ServiceAddress, certificate: bytes | None) -> None:
     """certificate: in DER. Raises ServiceError where it is not a pinned one."""
-    if not service.pins:
-        return
     shown = certificate or b""
     known = {pin.lower() for pin in service.pins}
     if not shown or not known & {certificate_sha256(shown), spki_sha256(shown)}:
         raise ServiceError(f"{service.host} shows another certificate than the setup key names")
-
-
-def pins_of(path: Path) -> tuple[str, ...]:
-    """The pin of the first certificate of a PEM file: that of its public key, which survives a renewal with one key."""
-    text = path.read_text()
-    end = "-----END CERTIFICATE-----"
-    return (spki_sha256(ssl.PEM_cert_to_DER_cert(text[text.index("-----BEGIN") : text.index(end) + len(end)])),)
 
 
 def certificate_sha256(der: bytes) -> str:
