@@ -169,7 +169,6 @@ _CODES: dict[int, Kind] = {
     430: Kind.AUTH,
     450: Kind.PERMISSION_DENIED,
     452: Kind.NO_SPACE_LEFT,
-    500: Kind.UNKNOWN,
     502: Kind.UNSUPPORTED,
     504: Kind.UNSUPPORTED,
     530: Kind.AUTH,

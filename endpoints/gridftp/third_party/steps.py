@@ -50,8 +50,6 @@ class Remove(NamedTuple):
     """DELE of what holds another file's octets; a refusal changes nothing."""
 
 
-Step = Setup | Listen | Close | Restart | Move | Rename | Remove
-
 REQUIRED = Setup(required=True)
 OPTIONAL = Setup(required=False)
 CLOSE = Close()

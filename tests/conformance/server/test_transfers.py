@@ -202,7 +202,7 @@ def test_blocks_carry_a_file_from_us(mode_e, folder, size, streams):
                 received[offset : offset + len(data)] = data
         assert received == content
         assert sum(len(data) for found, _ in parts for data in found.values()) == size
-        assert [header.eod_count for _, header in parts if header.descriptor & EOF] == [streams]
+        assert [header.offset for _, header in parts if header.descriptor & EOF] == [streams]
         assert mode_e.outcome().code == 226
         for sock in sockets:
             sock.close()

@@ -18,7 +18,6 @@ MAX_DATA = 32 << 10
 MAX_BULK_DATA = 128 << 10
 MAX_DOCUMENT = 16 << 10
 MAX_MESSAGE = HEAD + MAX_DATA
-_LAST = (1 << 32) - 1
 
 
 class FrameType(enum.IntEnum):

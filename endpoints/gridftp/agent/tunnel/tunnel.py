@@ -29,8 +29,8 @@ CLOSE_SECONDS = 2.0
 FIRST_PAUSE, LONGEST_PAUSE = 2.0, 10.0
 #: Seconds of a tunnel after which it counts as having worked.
 WORKED_SECONDS = 5.0
-#: Seconds for the answer to a ping after a sign of trouble; and the difference of two clocks that is such a sign.
-PROBE_SECONDS, CLOCKS_DIFFER = 1.5, 2.0
+#: Seconds by which two clocks differ where that is a sign of trouble.
+CLOCKS_DIFFER = 2.0
 #: Seconds before the next attempt where another program is connected with the same key.
 CLONED_PAUSE = 30.0
 

@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 from endpoints.gridftp.ranges import MAX_OFFSET
 
-EOR = 128
 EOF = 64
 SUSPECT = 32
 RESTART = 16
@@ -37,11 +36,6 @@ class Header(NamedTuple):
     def encode(self) -> bytes:
         return _STRUCT.pack(*self)
 
-    @property
-    def eod_count(self) -> int | None:
-        """The number of streams that end this file with EOD; None in a header without it."""
-        return self.offset if self.descriptor & EOF else None
-
 
 class Payload(NamedTuple):
     """A piece of the file at `offset`."""
@@ -50,10 +44,9 @@ class Payload(NamedTuple):
     data: memoryview
 
 
-def end_of_data(streams: int | None = None, *, close: bool = False) -> bytes:
+def end_of_data(streams: int | None = None) -> bytes:
     """The header that ends a stream's part of a file; on exactly one stream, `streams` is the number of all."""
-    flags = EOD | (CLOSE if close else 0)
-    return _STRUCT.pack(flags, 0, 0) if streams is None else _STRUCT.pack(flags | EOF, 0, streams)
+    return _STRUCT.pack(EOD, 0, 0) if streams is None else _STRUCT.pack(EOD | EOF, 0, streams)
 
 
 def decode(octets: bytes | bytearray | memoryview) -> Header:
