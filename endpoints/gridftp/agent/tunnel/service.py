@@ -13,6 +13,9 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
+from endpoints.gridftp.server.security.certificates import fields
+from endpoints.gridftp.server.security.der import NotDerError
+
 from .proxy_tls import plain_end, to_proxy
 
 #: The most octets of a proxy's answer to CONNECT.
@@ -130,42 +133,11 @@ def certificate_sha256(der: bytes) -> str:
 
 
 def spki_sha256(der: bytes) -> str:
-    """The digest of the SubjectPublicKeyInfo of a certificate (RFC 5280, 4.1); "" where this is no certificate.
-
-    It is the seventh part of the first part, or the sixth where the version is left out (X.509 version 1).
-    """
+    """The digest of the SubjectPublicKeyInfo of a certificate (RFC 5280, 4.1); "" where this is no certificate."""
     try:
-        outer = _inside(der, 0)
-        position = _inside(der, outer)
-        parts = 6 if der[position] == 0xA0 else 5
-        for _ in range(parts):
-            position = _end(der, position)
-        return hashlib.sha256(der[position : _end(der, position)]).hexdigest()
-    except IndexError:
+        return hashlib.sha256(fields(der)[5].whole).hexdigest()
+    except (NotDerError, IndexError):
         return ""
-
-
-def _length(der: bytes, position: int) -> tuple[int, int]:
-    """Where the content of the DER value at `position` begins, and how long it is. Raises IndexError."""
-    first = der[position + 1]
-    if first < 0x80:
-        return position + 2, first
-    count = first & 0x7F
-    begin = position + 2 + count
-    if begin > len(der):
-        raise IndexError
-    return begin, int.from_bytes(der[position + 2 : begin], "big")
-
-
-def _inside(der: bytes, position: int) -> int:
-    return _length(der, position)[0]
-
-
-def _end(der: bytes, position: int) -> int:
-    begin, length = _length(der, position)
-    if begin + length > len(der):
-        raise IndexError
-    return begin + length
 
 
 # ---- the proxy

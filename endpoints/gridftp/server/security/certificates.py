@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import re
 import ssl
+import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -60,14 +61,20 @@ class Certificate(NamedTuple):
 def read(octets: bytes) -> Certificate:
     """A certificate from DER (RFC 5280 section 4.1). Raises CertificateError."""
     try:
-        fields = list(der.values(next(der.values(der.one(octets).content)).content))
-        if fields[0].tag == 0xA0:
-            del fields[0]
-        issuer, subject, extensions = fields[2], fields[4], [one for one in fields if one.tag == _EXTENSIONS]
-        is_proxy = any(_is_proxy(one) for one in extensions)
-        return Certificate(octets, name_text(subject.content), name_text(issuer.content), is_proxy)
+        parts = fields(octets)
+        is_proxy = any(_is_proxy(one) for one in parts if one.tag == _EXTENSIONS)
+        return Certificate(octets, name_text(parts[4].content), name_text(parts[2].content), is_proxy)
     except (der.NotDerError, IndexError, StopIteration, UnicodeDecodeError) as error:
         raise CertificateError("a certificate that cannot be read") from error
+
+
+def fields(octets: bytes) -> list[der.Value]:
+    """TBSCertificate from the serial number on: 1 algorithm, 2 issuer, 3 validity, 4 subject, 5 key.
+
+    Raises NotDerError, IndexError.
+    """
+    found = list(der.values(der.one(der.one(octets).content).content))
+    return found[1:] if found[0].tag == 0xA0 else found
 
 
 def identity(chain: Sequence[Certificate]) -> str:
@@ -110,6 +117,12 @@ def split_pem(pem: bytes) -> tuple[list[Certificate], bytes]:
 def pem_blocks(pem: bytes, label: bytes) -> list[bytes]:
     """The octets of the blocks with this label. Raises CertificateError."""
     return [_base64(match[2]) for match in _PEM.finditer(pem) if match[1] == label]
+
+
+def pem_text(label: str, octets: bytes) -> str:
+    """One block with this label (RFC 7468)."""
+    text = "\n".join(textwrap.wrap(base64.b64encode(octets).decode("ascii"), 64))
+    return f"-----BEGIN {label}-----\n{text}\n-----END {label}-----\n"
 
 
 def _octets(certificate: object) -> bytes:

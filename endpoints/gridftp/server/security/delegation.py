@@ -6,14 +6,13 @@ server; the proxies that are signed for it are of different users and live as lo
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import math
 import secrets
-import textwrap
 import threading
 
 from . import der
+from .certificates import pem_text
 
 _BITS, _EXPONENT = 2048, 65537
 _ROUNDS = 16
@@ -57,8 +56,7 @@ class DelegationKey:
         inverse = pow(other, prime - 2, prime)
         derived = (private % (prime - 1), private % (other - 1), inverse)
         octets = der.encode(der.SEQUENCE, *map(der.integer, numbers + derived))
-        text = "\n".join(textwrap.wrap(base64.b64encode(octets).decode("ascii"), 64))
-        return f"-----BEGIN RSA PRIVATE KEY-----\n{text}\n-----END RSA PRIVATE KEY-----\n".encode("ascii")
+        return pem_text("RSA PRIVATE KEY", octets).encode("ascii")
 
     def _key(self) -> tuple[int, int, int]:
         with self._lock:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from datetime import datetime, timezone
 
 from . import der
-from .certificates import Certificate, CertificateError
+from .certificates import Certificate, CertificateError, fields
 
 _RSA = "1.2.840.113549.1.1.1"
 #: DigestInfo (RFC 8017 section 9.2) by the algorithm of a signature.
@@ -69,12 +69,6 @@ def _public_key(certificate: Certificate) -> tuple[int, int]:
         raise CertificateError("a signature of a key that is not RSA")
     modulus, exponent = (int.from_bytes(one.content, "big") for one in der.values(der.one(key.content[1:]).content))
     return modulus, exponent
-
-
-def fields(octets: bytes) -> list[der.Value]:
-    """TBSCertificate from the serial number on: 1 algorithm, 2 issuer, 3 validity, 4 subject, 5 key."""
-    found = list(der.values(der.one(der.one(octets).content).content))
-    return found[1:] if found[0].tag == 0xA0 else found
 
 
 def time_of(value: der.Value) -> datetime:

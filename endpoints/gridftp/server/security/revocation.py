@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from . import der
 from .authority_folder import AuthorityFolder, Kept
-from .certificates import Certificate, CertificateError, name_text, pem_blocks
-from .proxy_chain import fields, time_of, verify_signature
+from .certificates import Certificate, CertificateError, fields, name_text, pem_blocks
+from .proxy_chain import time_of, verify_signature
 
 _LIST = re.compile(r"[0-9a-f]{8}\.r\d+")
 _TIMES, _CRITICAL = (0x17, 0x18), 0x01
