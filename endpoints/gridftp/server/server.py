@@ -8,6 +8,7 @@ import os
 import socket
 import threading
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Any
 
@@ -16,7 +17,7 @@ from endpoints.gridftp.facts import FACTS
 from . import peers
 from .admission import SessionLimits
 from .control import ControlProtocol
-from .data.connector import DataConnector, OpenRelayed, PortRange
+from .data.connector import OpenRelayed, PortRange
 from .data.files_moved import OnFile, OnProgress
 from .limits import ServerLimits
 from .roots.parts import RootPart, open_parts
@@ -32,7 +33,7 @@ class GridFtpServer:
 
     Clients that connect are anonymous, or with `security` users with certificates (gsiftp); those of `serve_socket`
     have been let in by the program. port None: nobody can connect, `serve_socket` alone brings clients. open_relayed:
-    opens data connections for SITE WAYBILL DATA; without it the command is refused. data_connector: opens all others.
+    opens data connections for SITE WAYBILL DATA; without it the command is refused.
     trust: a folder of authorities, for data connections with the proxies of users.
 
     on_file: learns of each file that was moved. on_progress: of large ones, while they are moved.
@@ -58,7 +59,6 @@ class GridFtpServer:
         on_progress: OnProgress | None = None,
         own_account: bool = False,
         home: str = "/",
-        data_connector: DataConnector | None = None,
         open_relayed: OpenRelayed | None = None,
         trust: str = "",
         security: ControlSecurity | None = None,
@@ -67,18 +67,25 @@ class GridFtpServer:
         self._listens = port is not None
         self.port = port or 0
         self._parts = [*roots, *([RootPart(os.fspath(root))] if root is not None else ())]
-        self._read_only = read_only
-        self._connector = data_connector or DataConnector(PortRange(*data_ports) if data_ports else None)
-        self._open_relayed = open_relayed
-        self._trust = trust or (security.trust if security else "")
-        self._security = security
-        self._limits = limits or ServerLimits()
-        self._facts = facts
-        self._home = os.fsencode(home)
-        self._on_file, self._on_progress = on_file, on_progress
-        self._admits = peers.own_account if own_account else peers.everybody
+        limits = limits or ServerLimits()
+        alone_read_only = len(self._parts) == 1 and not self._parts[0].writable
+        #: `Service`, but for the root, which is open while this serves.
+        self._new_service = partial(
+            Service,
+            limits=limits,
+            read_only=read_only or alone_read_only,
+            data_ports=PortRange(*data_ports) if data_ports else None,
+            open_relayed=open_relayed,
+            trust=trust or (security.trust if security else ""),
+            security=security,
+            facts=facts,
+            admits=peers.own_account if own_account else peers.everybody,
+            home=os.fsencode(home),
+            on_file=on_file,
+            on_progress=on_progress,
+        )
         self._sessions: dict[ControlProtocol, str] = {}
-        self._admission = SessionLimits(self._limits)
+        self._admission = SessionLimits(limits)
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping: asyncio.Event | None = None
@@ -126,21 +133,7 @@ class GridFtpServer:
         self._session_ended = asyncio.Event()
         root = open_parts(self._parts)
         try:
-            alone_read_only = len(self._parts) == 1 and not self._parts[0].writable
-            self._service = Service(
-                root,
-                self._limits,
-                self._read_only or alone_read_only,
-                self._connector,
-                self._open_relayed,
-                self._trust,
-                self._security,
-                self._facts,
-                self._admits,
-                self._home,
-                self._on_file,
-                self._on_progress,
-            )
+            self._service = self._new_service(root)
             listener = await self._listen()
             try:
                 when_ready()

@@ -12,7 +12,7 @@ from endpoints.gridftp.facts import FACTS
 from endpoints.gridftp.ranges import RangeSet
 
 from .data.channel import DataChannel
-from .data.connector import DataConnector, OpenRelayed
+from .data.connector import OpenRelayed, PortRange
 from .data.files_moved import OnFile, OnProgress, TellOctets, tell_nobody
 from .data.progress import MarkerIntervals
 from .data.receive import BUFFER_SIZE
@@ -35,8 +35,9 @@ class Service:
     root: Root
     limits: ServerLimits
     read_only: bool = False
-    #: How data connections are opened, and those of SITE WAYBILL DATA (None: refused).
-    data_connector: DataConnector = field(default_factory=DataConnector)
+    #: For passive data connections; None: any free ports.
+    data_ports: PortRange | None = None
+    #: Opens the data connections of SITE WAYBILL DATA; None: it is refused.
     open_relayed: OpenRelayed | None = None
     #: The folder of authorities, as OpenSSL hashes it; "": none.
     trust: str = ""
@@ -72,6 +73,7 @@ class ServerSession:
     vouched: the program that runs this server has let the client in, under any name.
     """
 
+            service.data_ports,
     def __init__(self, service: Service, outbox: Outbox, local_host: str, *, vouched: bool = False) -> None:
         self.service = service
         self.limits = service.limits
@@ -82,7 +84,6 @@ class ServerSession:
             service.limits,
             self.interrupt,
             outbox.flush,
-            service.data_connector,
             DataProtectionSettings(trust=service.trust),
             service.open_relayed,
             service.admits,

@@ -16,7 +16,7 @@ from endpoints.gridftp.server.polling import POLLIN, POLLOUT, Poller
 from endpoints.gridftp.server.security.data_protection import DataProtectionSettings
 
 from .connection import DataConnection
-from .connector import Address, DataConnector, OpenRelayed
+from .connector import Address, OpenRelayed, PortRange, connect, listen, set_buffers
 from .early import EarlyConnections
 from .pending_connections import PendingConnections, steps
 
@@ -27,8 +27,8 @@ _HANG_UP_SECONDS = 5.0
 class DataChannel:
     """The data channel: a listening socket (PASV), an address (PORT) or tokens of a relay, and their connections.
 
-    before_wait: called before the worker sleeps, to send the replies so far. admits: whether an incoming connection may
-    be used; others are closed, and the wait goes on.
+    before_wait: called before the worker sleeps, to send the replies so far. data_ports: for PASV; None: any free ones.
+    admits: whether an incoming connection may be used; others are closed, and the wait goes on.
     """
 
     def __init__(
@@ -36,8 +36,8 @@ class DataChannel:
         limits: ServerLimits,
         interrupt: Interrupt,
         before_wait: Callable[[], None],
-        connector: DataConnector,
         protection: DataProtectionSettings,
+        data_ports: PortRange | None = None,
         open_relayed: OpenRelayed | None = None,
         admits: Callable[[socket.socket], bool] = everybody,
     ) -> None:
@@ -46,8 +46,8 @@ class DataChannel:
         self._limits = limits
         self._interrupt = interrupt
         self._before_wait = before_wait
-        self._connector = connector
-        self.early = EarlyConnections(connector)
+        self._ports = data_ports
+        self.early = EarlyConnections()
         self._begun_early: socket.socket | None = None
         self._open_relayed = open_relayed
         self._admits = admits
@@ -64,8 +64,9 @@ class DataChannel:
     def listen(self, host: str) -> Address:
         """Listen at a new port (PASV)."""
         self.close()
-        self._listener = self._connector.listen(host, self._limits.streams)
-        self._set_buffers(self._listener)
+        streams = self._limits.streams
+        self._listener = self._ports.listen(host, streams) if self._ports else listen(host, streams)
+        set_buffers(self._listener, self.buffer_size)
         address = self._listener.getsockname()
         return address[0], address[1]
 
@@ -259,12 +260,6 @@ class DataChannel:
             self._begin(self._open_relayed(token), connecting=False, as_client=sending, seconds=seconds)
         for _ in range(count if self._target else 0):
             assert self._target is not None
-            sock = self._begun_early or self._connector.connect(self._target, self._set_buffers)
+            sock = self._begun_early or connect(self._target, self.buffer_size)
             self._begun_early = None
             self._begin(sock, connecting=True, as_client=True, seconds=seconds)
-
-    def _set_buffers(self, sock: socket.socket) -> None:
-        """Apply SBUF. Without it the kernel tunes the buffers."""
-        if self.buffer_size:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self.buffer_size)
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self.buffer_size)

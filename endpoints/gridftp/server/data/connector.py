@@ -1,4 +1,4 @@
-"""How data connections are opened: the seam for programs that have other ways than this machine's own sockets."""
+"""Sockets for data connections by TCP: listening, or on their way to another host."""
 
 from __future__ import annotations
 
@@ -17,34 +17,6 @@ Address = Tuple[str, int]
 OpenRelayed = Callable[[str], socket.socket]
 
 
-class DataConnector:
-    """Data connections by TCP. A program may pass one of its own to the server.
-
-    data_ports: for passive connections, else any free ports.
-    """
-
-    def __init__(self, data_ports: PortRange | None = None) -> None:
-        self._ports = data_ports
-
-    def listen(self, host: str, backlog: int) -> socket.socket:
-        """A listening socket that does not block. Raises OSError."""
-        return self._ports.listen(host, backlog) if self._ports else _listen(host, 0, backlog)
-
-    def connect(self, target: Address, prepare: Callable[[socket.socket], None]) -> socket.socket:
-        """A socket that does not block, on its way to `target`. prepare: called before it connects. Raises OSError."""
-        sock = socket.socket(socket.AF_INET6 if ":" in target[0] else socket.AF_INET)
-        try:
-            prepare(sock)
-            sock.setblocking(False)
-            number = sock.connect_ex(target)
-            if number not in (0, errno.EINPROGRESS, errno.EWOULDBLOCK, _WINDOWS_WOULD_BLOCK):
-                raise OSError(number, os.strerror(number))
-        except BaseException:
-            sock.close()
-            raise
-        return sock
-
-
 class PortRange:
     """Ports for passive data connections, used in turn: a late connection to an old port is refused."""
 
@@ -55,15 +27,39 @@ class PortRange:
         self._next = random.randrange(self._count)  # noqa: S311 - spreads, hides nothing
 
     def listen(self, host: str, backlog: int) -> socket.socket:
+        """`listen` at one of these ports. Raises OSError."""
         for _ in range(self._count):
             port = self._low + self._next
             self._next = (self._next + 1) % self._count
             with contextlib.suppress(OSError):
-                return _listen(host, port, backlog)
+                return listen(host, backlog, port)
         raise OSError(errno.EADDRINUSE, "no data port is free")
 
 
-def _listen(host: str, port: int, backlog: int) -> socket.socket:
+def connect(target: Address, buffer_size: int = 0) -> socket.socket:
+    """A socket that does not block, on its way to `target`. Raises OSError."""
+    sock = socket.socket(socket.AF_INET6 if ":" in target[0] else socket.AF_INET)
+    try:
+        set_buffers(sock, buffer_size)
+        sock.setblocking(False)
+        number = sock.connect_ex(target)
+        if number not in (0, errno.EINPROGRESS, errno.EWOULDBLOCK, _WINDOWS_WOULD_BLOCK):
+            raise OSError(number, os.strerror(number))
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+def set_buffers(sock: socket.socket, octets: int) -> None:
+    """Apply SBUF. Without it (0) the kernel tunes the buffers."""
+    if octets:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, octets)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, octets)
+
+
+def listen(host: str, backlog: int, port: int = 0) -> socket.socket:
+    """A listening socket that does not block; port 0: any free one. Raises OSError."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.create_server((host, port), family=family, backlog=backlog)
     listener.setblocking(False)

@@ -5,30 +5,25 @@ from __future__ import annotations
 import socket
 import threading
 
-from .connector import Address, DataConnector
+from .connector import Address, connect
 
 #: Maximum of one session. A command further back connects when it is executed.
 MOST_EARLY = 16
 
 
-def _as_it_is(sock: socket.socket) -> None:
-    """No buffers are set: the kernel tunes them."""
-
-
 class EarlyConnections:
     """In the order of their commands. `begin` is called in the loop, all else in the session's thread."""
 
-    def __init__(self, connector: DataConnector) -> None:
-        self._connector = connector
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         self._all: list[tuple[Address, socket.socket]] = []
         self._closed = False
 
     def begin(self, target: Address) -> None:
-        """Connect, and do not wait. Raises OSError."""
+        """Connect, and do not wait; the kernel tunes the buffers. Raises OSError."""
         with self._lock:
             if not self._closed and len(self._all) < MOST_EARLY:
-                self._all.append((target, self._connector.connect(target, _as_it_is)))
+                self._all.append((target, connect(target)))
 
     def take(self, target: Address) -> socket.socket | None:
         """The connection to this address that was begun first, on its way or open; the caller closes it."""
