@@ -6,7 +6,7 @@ import errno
 import os
 import socket
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from endpoints.gridftp.facts import FACTS
 from endpoints.gridftp.ranges import RangeSet
@@ -55,17 +55,6 @@ class Service:
     on_progress: OnProgress | None = None
 
 
-@dataclass
-class RestartMarker:
-    """The argument of REST, for the next transfer only: the ranges that need not be sent again.
-
-    bad: REST was refused, and so the next transfer is refused too.
-    """
-
-    ranges: RangeSet = field(default_factory=RangeSet)
-    bad: bool = False
-
-
 class ServerSession:
     """The state that commands read and change. Only the session's worker thread uses it, but for `logged_in`.
 
@@ -73,7 +62,6 @@ class ServerSession:
     vouched: the program that runs this server has let the client in, under any name.
     """
 
-            service.data_ports,
     def __init__(self, service: Service, outbox: Outbox, local_host: str, *, vouched: bool = False) -> None:
         self.service = service
         self.limits = service.limits
@@ -85,6 +73,7 @@ class ServerSession:
             self.interrupt,
             outbox.flush,
             DataProtectionSettings(trust=service.trust),
+            service.data_ports,
             service.open_relayed,
             service.admits,
         )
@@ -107,7 +96,8 @@ class ServerSession:
         self.facts: frozenset[str] = frozenset(service.facts)
         self.intervals = MarkerIntervals()
         self.checksum_interval = 0.0
-        self.restart: RestartMarker | None = None
+        #: The ranges of REST, which the next transfer leaves out. None: REST was refused, and so is that transfer.
+        self.restart: RangeSet | None = RangeSet()
         self.rename_from: bytes | None = None
         self.link_target = b""
         #: For the command that runs; set by the session's worker.
@@ -148,7 +138,7 @@ class ServerSession:
 
     def take_restart(self) -> RangeSet:
         """The ranges of REST, which count once. Raises CommandRefusedError where REST was refused."""
-        restart, self.restart = self.restart or RestartMarker(), None
-        if restart.bad:
+        restart, self.restart = self.restart, RangeSet()
+        if restart is None:
             raise CommandRefusedError(501, "The REST before this command was refused.")
-        return restart.ranges
+        return restart

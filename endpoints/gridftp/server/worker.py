@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable
 
 from endpoints.gridftp.commands import CONTROL
+from endpoints.gridftp.ranges import RangeSet
 
 from .commands import COMMANDS, ServerCommand
 from .commands.data_addresses import connect_ahead
@@ -156,5 +157,5 @@ class SessionWorker:
         if command is not None and (command.sends or command.receives):
             self._outbox.settle()
             session = self.session
-            session.restart = None
+            session.restart = RangeSet()
             session.channel.fail(resetting=not session.blocks, sending_blocks=session.blocks and command.sends)

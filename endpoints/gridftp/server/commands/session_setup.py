@@ -8,7 +8,7 @@ from endpoints.gridftp.facts import FACTS
 from endpoints.gridftp.ranges import RangeError, RangeSet
 from endpoints.gridftp.server.errors import CommandRefusedError
 from endpoints.gridftp.server.roots.root import normalize
-from endpoints.gridftp.server.session import RestartMarker, ServerSession
+from endpoints.gridftp.server.session import ServerSession
 
 from .table import COMMANDS, FEATURES, OPTIONS, SITE, Handler, command, options, site
 
@@ -177,13 +177,12 @@ def restart(session: ServerSession, argument: bytes) -> None:
 
     After a refused REST the next transfer is refused too: both sides must leave out the same octets.
     """
-    session.restart = RestartMarker(bad=True)
+    session.restart = None
     try:
         text = argument.strip()
-        ranges = RangeSet.parse(text if b"-" in text else b"0-" + text)
+        session.restart = RangeSet.parse(text if b"-" in text else b"0-" + text)
     except RangeError as error:
         raise CommandRefusedError(501, f"REST: {error}.") from error
-    session.restart = RestartMarker(ranges)
     session.reply(350, "Restart Marker OK. Send STOR or RETR to initiate transfer.")
 
 
@@ -277,7 +276,8 @@ def _number(text: bytes, most: int) -> int:
 
 @command("PWD")
 def print_folder(session: ServerSession, _: bytes) -> None:
-    _reply_folder(session, 257, "is current directory.")
+    folder = session.current.replace(b'"', b'""').decode("utf-8", "surrogateescape")
+    session.reply(257, f'"{folder}" is current directory.')
 
 
 @command("CWD")
@@ -292,8 +292,3 @@ def change_folder(session: ServerSession, argument: bytes) -> None:
 def change_to_parent(session: ServerSession, _: bytes) -> None:
     session.current = normalize(b"..", session.current)
     session.reply(250, "CDUP command successful.")
-
-
-def _reply_folder(session: ServerSession, code: int, text: str) -> None:
-    quoted = session.current.replace(b'"', b'""').decode("utf-8", "surrogateescape")
-    session.reply(code, f'"{quoted}" {text}')
