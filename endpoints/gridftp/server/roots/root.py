@@ -151,7 +151,8 @@ class Root:
                 # EXDEV: a symlink led out, perhaps back in by an absolute path. EAGAIN: something was renamed.
                 if error.errno not in (errno.EXDEV, errno.EAGAIN):
                     raise
-        return self._walk(path, flags, mode)
+        with contextlib.closing(_Walk(self.fd, self.real, path)) as walk:
+            return walk.open(flags | _CLOEXEC, mode)
 
     def open_without_links(self, path: bytes) -> int:
         """Open a folder; no component may be a symlink (ELOOP, ENOTDIR). The caller closes the descriptor."""
@@ -187,13 +188,10 @@ class Root:
     @contextlib.contextmanager
     def opened_file(self, path: bytes, flags: int) -> Iterator[tuple[int, os.stat_result]]:
         """A regular file only: opening a pipe or a device may block, or have effects."""
-        fd = self.open(path, flags | _NO_WAIT)
-        try:
+        with self.opened(path, flags | _NO_WAIT) as fd:
             status = os.fstat(fd)
             require_file(status)
             yield fd, status
-        finally:
-            os.close(fd)
 
     @contextlib.contextmanager
     def opened_to_change(self, path: bytes) -> Iterator[PathLike | int]:
@@ -255,13 +253,6 @@ class Root:
             yield self.beneath(fd)
         finally:
             os.close(fd)
-
-    def _walk(self, path: bytes, flags: int, mode: int) -> int:
-        walk = _Walk(self.fd, self.real, path)
-        try:
-            return walk.open(flags | _CLOEXEC, mode)
-        finally:
-            walk.close()
 
 
 class _Walk:
