@@ -25,15 +25,13 @@ _SIX_NUMBERS = re.compile(rb" *[0-9]{1,3}(?:,[0-9]{1,3}){5} *")
 
 @command("PASV")
 def passive(session: ServerSession, _: bytes) -> None:
-    address = format_host_port(*_listen_ipv4(session)).decode()
-    session.reply(227, f"Entering Passive Mode ({address})")
+    session.reply(227, f"Entering Passive Mode ({_listen_ipv4(session)})")
 
 
 @command("SPAS", feature="SPAS")
 def striped_passive(session: ServerSession, _: bytes) -> None:
     """One stripe: this server."""
-    address = format_host_port(*_listen_ipv4(session)).decode()
-    session.say(f"229-Entering Striped Passive Mode.\r\n {address}\r\n229 End\r\n".encode())
+    session.say(f"229-Entering Striped Passive Mode.\r\n {_listen_ipv4(session)}\r\n229 End\r\n".encode())
 
 
 @command("EPSV", feature="EPSV")
@@ -106,11 +104,12 @@ def _require_own_host(session: ServerSession) -> None:
         raise CommandRefusedError(425, "Data connections cannot reach this server: use PORT.")
 
 
-def _listen_ipv4(session: ServerSession) -> Address:
+def _listen_ipv4(session: ServerSession) -> str:
+    """Listen; the address as PASV writes it."""
     _require_own_host(session)
     if ":" in session.local_host:
         raise CommandRefusedError(425, "This is an IPv6 connection: use EPSV.")
-    return session.channel.listen(session.local_host)
+    return format_host_port(*session.channel.listen(session.local_host)).decode()
 
 
 def _parse_host_port(argument: bytes) -> Address:

@@ -14,6 +14,7 @@ import time
 from collections.abc import Collection, Iterable, Iterator
 from datetime import datetime, timezone
 from functools import lru_cache
+from itertools import chain, islice
 from typing import Any
 
 from endpoints.gridftp.facts import Entry, format_line
@@ -115,21 +116,14 @@ def _send(session: ServerSession, path: bytes, lines: Iterator[bytes]) -> None:
     """The first piece is read before data connections are opened: an error needs none."""
     session.channel.require()
     chunks = _in_chunks(lines)
-    first = next(chunks, b"")
+    pieces = chain(list(islice(chunks, 1)), chunks)
     connections = outgoing(session)
     sender = Sender(session.channel, session.limits)
-    pieces = _chain(first, chunks)
     if session.blocks:
         sender.block_octets(connections, pieces)
     else:
         sender.stream_octets(connections[0], pieces)
     complete(session)
-
-
-def _chain(first: bytes, rest: Iterable[bytes]) -> Iterator[bytes]:
-    if first:
-        yield first
-        yield from rest
 
 
 def _in_chunks(lines: Iterable[bytes]) -> Iterator[bytes]:
