@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from .commands import encode
-from .faults import MAX_RAW, Fault, FaultError, FaultScope, Kind, make_fault
+from .faults import Fault, FaultError, FaultScope, Kind, make_fault
 from .gsi_context import MessageProtection
 from .replies import MAX_LISTING_REPLY, MAX_REPLY, Reply, ReplyError, ReplyParser
 
@@ -41,25 +41,24 @@ class ControlAction(enum.IntEnum):
     IGNORE = enum.auto()
 
 
+S, I, A = ControlState, ControlInput, ControlAction  # noqa: E741 - the table is read in columns
+
 TRANSITIONS: dict[tuple[ControlState, ControlInput], tuple[ControlAction, ControlState]] = {
-    (ControlState.GREETING, ControlInput.PRELIMINARY): (
-        ControlAction.WAIT,
-        ControlState.GREETING,
-    ),  # 120: ready in some minutes
-    (ControlState.GREETING, ControlInput.FINAL): (ControlAction.GREET, ControlState.READY),
-    (ControlState.GREETING, ControlInput.CLOSING): (ControlAction.BREAK, ControlState.BROKEN),
-    (ControlState.GREETING, ControlInput.GARBAGE): (ControlAction.BREAK, ControlState.BROKEN),
-    (ControlState.GREETING, ControlInput.EOF): (ControlAction.BREAK, ControlState.BROKEN),
-    (ControlState.READY, ControlInput.PRELIMINARY): (ControlAction.REPORT, ControlState.READY),
-    (ControlState.READY, ControlInput.FINAL): (ControlAction.ANSWER, ControlState.READY),
-    (ControlState.READY, ControlInput.CLOSING): (ControlAction.BREAK, ControlState.BROKEN),
-    (ControlState.READY, ControlInput.GARBAGE): (ControlAction.BREAK, ControlState.BROKEN),
-    (ControlState.READY, ControlInput.EOF): (ControlAction.BREAK, ControlState.BROKEN),
-    (ControlState.BROKEN, ControlInput.PRELIMINARY): (ControlAction.IGNORE, ControlState.BROKEN),
-    (ControlState.BROKEN, ControlInput.FINAL): (ControlAction.IGNORE, ControlState.BROKEN),
-    (ControlState.BROKEN, ControlInput.CLOSING): (ControlAction.IGNORE, ControlState.BROKEN),
-    (ControlState.BROKEN, ControlInput.GARBAGE): (ControlAction.IGNORE, ControlState.BROKEN),
-    (ControlState.BROKEN, ControlInput.EOF): (ControlAction.IGNORE, ControlState.BROKEN),
+    (S.GREETING, I.PRELIMINARY): (A.WAIT, S.GREETING),  # 120: ready in some minutes
+    (S.GREETING, I.FINAL): (A.GREET, S.READY),
+    (S.GREETING, I.CLOSING): (A.BREAK, S.BROKEN),
+    (S.GREETING, I.GARBAGE): (A.BREAK, S.BROKEN),
+    (S.GREETING, I.EOF): (A.BREAK, S.BROKEN),
+    (S.READY, I.PRELIMINARY): (A.REPORT, S.READY),
+    (S.READY, I.FINAL): (A.ANSWER, S.READY),
+    (S.READY, I.CLOSING): (A.BREAK, S.BROKEN),
+    (S.READY, I.GARBAGE): (A.BREAK, S.BROKEN),
+    (S.READY, I.EOF): (A.BREAK, S.BROKEN),
+    (S.BROKEN, I.PRELIMINARY): (A.IGNORE, S.BROKEN),
+    (S.BROKEN, I.FINAL): (A.IGNORE, S.BROKEN),
+    (S.BROKEN, I.CLOSING): (A.IGNORE, S.BROKEN),
+    (S.BROKEN, I.GARBAGE): (A.IGNORE, S.BROKEN),
+    (S.BROKEN, I.EOF): (A.IGNORE, S.BROKEN),
 }
 
 
@@ -196,12 +195,8 @@ class ControlChannel:
 
     def _reply(self, reply: Reply) -> ControlEvent | None:
         if reply.code == 421:
-            fault = Fault(
-                Kind.ENDPOINT_TOO_BUSY if self.state is ControlState.GREETING else Kind.CONNECTION_BROKEN,
-                scope=FaultScope.SESSION,
-                advice="The server ended the session.",
-                raw=str(reply)[:MAX_RAW],
-            )
+            kind = Kind.ENDPOINT_TOO_BUSY if self.state is ControlState.GREETING else Kind.CONNECTION_BROKEN
+            fault = _session_fault(reply, "The server ended the session.", kind)
             return self._step(ControlInput.CLOSING, fault=fault)
         return self._step(ControlInput.PRELIMINARY if reply.code < 200 else ControlInput.FINAL, reply)
 
@@ -221,27 +216,18 @@ class ControlChannel:
     def _greet(self, reply: Reply) -> ControlEvent:
         if reply.code == 220:
             return Greeting(reply)
-        advice = "The server refused the connection."
-        return self._break(
-            Fault(Kind.ENDPOINT_ERROR, scope=FaultScope.SESSION, advice=advice, raw=str(reply)[:MAX_RAW])
-        )
+        return self._break(_session_fault(reply, "The server refused the connection."))
 
     def _match(self, reply: Reply, *, final: bool) -> ControlEvent:
         if not self._expected:
-            advice = "The server answered a command that was never sent."
-            return self._break(
-                Fault(Kind.ENDPOINT_ERROR, scope=FaultScope.SESSION, advice=advice, raw=str(reply)[:MAX_RAW])
-            )
+            return self._break(_session_fault(reply, "The server answered a command that was never sent."))
         if final:
             self._preliminaries = 0
             self.answered += 1
             return Answered(self._expected.popleft(), reply)
         self._preliminaries += 1
         if self._preliminaries > MAX_PRELIMINARIES and self._expected[0].verb not in LONG:
-            advice = "The server sends preliminary replies without end."
-            return self._break(
-                Fault(Kind.ENDPOINT_ERROR, scope=FaultScope.SESSION, advice=advice, raw=str(reply)[:MAX_RAW])
-            )
+            return self._break(_session_fault(reply, "The server sends preliminary replies without end."))
         return Preliminary(self._expected[0], reply)
 
     def _most(self) -> int:
@@ -254,3 +240,8 @@ class ControlChannel:
         self._expected.clear()
         self._outgoing.clear()
         return Lost(fault, unanswered)
+
+
+def _session_fault(reply: Reply, advice: str, kind: Kind = Kind.ENDPOINT_ERROR) -> Fault:
+    """The fault of a reply that ends the session."""
+    return Fault(kind, scope=FaultScope.SESSION, advice=advice, raw=str(reply))
