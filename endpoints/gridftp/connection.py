@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from ssl import SSLContext, SSLError, SSLObject, SSLSession
 from typing import TYPE_CHECKING, Self, cast
 
@@ -270,5 +270,4 @@ async def within(connection: ControlConnection, until: float, late: str) -> Asyn
 
 def session_fault(kind: Kind, raw: str, scope: FaultScope = FaultScope.SESSION) -> Fault:
     """A fault of more than one file that may be over at another time."""
-    fault = make_fault(kind, raw)
-    return Fault(fault.kind, fault.side, True, scope, fault.advice, fault.raw)
+    return replace(make_fault(kind, raw), scope=scope)
