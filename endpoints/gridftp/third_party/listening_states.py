@@ -26,15 +26,7 @@ class ListeningState(enum.IntEnum):
 
 
 #: Two servers may be at work on the file's octets.
-UNDER_WAY = frozenset(
-    {
-        ListeningState.ASKED,
-        ListeningState.MOVING,
-        ListeningState.RETRIEVED,
-        ListeningState.STORED,
-        ListeningState.ANSWERED,
-    }
-)
+UNDER_WAY = frozenset(ListeningState) - {ListeningState.RENAMING, ListeningState.CLEANING, ListeningState.ENDED}
 
 
 class ListeningInput(enum.IntEnum):

@@ -18,6 +18,8 @@ from .data_path import DataAddress, DataPath, refusal
 from .slots import FileProgress, FileRefused, FileReturned, PairEvent, Slot, Transfer
 
 S = TypeVar("S", bound=Slot)
+#: Seconds between two range markers (TREV RESTART, GFD.20).
+MARKER_INTERVAL = 1
 
 
 class PairBase(ABC, Generic[S]):
@@ -81,7 +83,9 @@ class PairBase(ABC, Generic[S]):
             self._send(side, "TYPE", b"I")
             self._send(side, "MODE", b"S" if self.stream_mode else b"E")
         if not self.stream_mode or self._path.ours:
-            steps.ask_markers(self._channels[Side.DESTINATION])
+            # Those of performance have nothing more. A server that refuses TREV sends what it likes.
+            self._send(Side.DESTINATION, "TREV", b"PERF 0", steps.OPTIONAL)
+            self._send(Side.DESTINATION, "TREV", b"RESTART %d" % MARKER_INTERVAL, steps.OPTIONAL)
 
     def _move(self, side: Side, slot: S) -> None:
         if slot.transfer.ranges:

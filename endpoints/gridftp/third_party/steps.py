@@ -4,12 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from endpoints.gridftp.control import ControlChannel
-
 from .slots import Slot
-
-#: Seconds between two range markers (TREV RESTART, GFD.20).
-MARKER_INTERVAL = 1
 
 
 class Setup(NamedTuple):
@@ -54,9 +49,3 @@ REQUIRED = Setup(required=True)
 OPTIONAL = Setup(required=False)
 CLOSE = Close()
 REMOVE = Remove()
-
-
-def ask_markers(destination: ControlChannel) -> None:
-    """Range markers only: those of performance have nothing more. A server that refuses TREV sends what it likes."""
-    destination.send("TREV", b"PERF 0", tag=OPTIONAL)
-    destination.send("TREV", b"RESTART %d" % MARKER_INTERVAL, tag=OPTIONAL)
