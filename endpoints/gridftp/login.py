@@ -65,22 +65,10 @@ class Login(Protocol):
         """A connection that is ready for USER, within `timeout` seconds. Raises FaultError."""
 
 
-@dataclass(frozen=True)
-class Anonymous:
-    """Anonymous FTP (RFC 1635), in clear text."""
-
-    key: str = "anonymous"
-    protected: bool = False
-    user: bytes = b"anonymous"
-    password: bytes = b"waybill@"
-
-    async def connect(self, host: str, port: int, *, timeout: float = CONNECT_TIMEOUT) -> ControlConnection:
-        """Return without the greeting: commands may be sent at once."""
-        return await ControlConnection.open(host, port, timeout=timeout)
-
-
 class NameAndPassword:
-    """The base of logins by the commands USER and PASS (RFC 959)."""
+    """The base of logins by the commands USER and PASS (RFC 959), in clear text unless a subclass protects them."""
+
+    protected = False
 
     username: str
     secret: bytes
@@ -93,6 +81,17 @@ class NameAndPassword:
     def password(self) -> bytes:
         return self.secret
 
+    async def connect(self, host: str, port: int, *, timeout: float = CONNECT_TIMEOUT) -> ControlConnection:
+        """Return without the greeting: commands may be sent at once. Raises FaultError."""
+        return await ControlConnection.open(host, port, timeout=timeout)
+
+
+class Anonymous(NameAndPassword):
+    """Anonymous FTP (RFC 1635)."""
+
+    key = username = "anonymous"
+    secret = b"waybill@"
+
 
 @dataclass(frozen=True)
 class PasswordLogin(NameAndPassword):
@@ -101,15 +100,9 @@ class PasswordLogin(NameAndPassword):
     username: str
     secret: bytes = field(repr=False)
 
-    protected = False
-
     @property
     def key(self) -> str:
         return f"password:{self.username}"
-
-    async def connect(self, host: str, port: int, *, timeout: float = CONNECT_TIMEOUT) -> ControlConnection:
-        """Raises FaultError."""
-        return await ControlConnection.open(host, port, timeout=timeout)
 
 
 ANONYMOUS = Anonymous()
