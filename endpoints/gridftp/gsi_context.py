@@ -15,7 +15,7 @@ import re
 import ssl
 from binascii import Error as Base64Error
 from binascii import a2b_base64, b2a_base64
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from cryptography import x509
@@ -86,16 +86,10 @@ class MessageProtection:
     def _read(self) -> bytes:
         """The plaintext of all complete records."""
         pieces: list[bytes] = []
-        try:
-            while self._incoming.pending or self._tls.pending():
-                piece = self._tls.read(_RECORD)
-                if not piece:
-                    raise FaultError(make_fault(Kind.CONNECTION_BROKEN, "the server ended the protected channel"))
-                pieces.append(piece)
-        except ssl.SSLWantReadError:
-            pass
-        except ssl.SSLError as error:
-            raise FaultError(_tls_fault(error)) from None
+        for piece in _plaintext(self._tls, self._incoming):
+            if not piece:
+                raise FaultError(make_fault(Kind.CONNECTION_BROKEN, "the server ended the protected channel"))
+            pieces.append(piece)
         return b"".join(pieces)
 
 
@@ -225,20 +219,25 @@ class GsiInitiator:
         """The plaintext of a token after the handshake."""
         self._incoming.write(token)
         pieces = b""
-        try:
-            while self._incoming.pending or self._tls.pending():
-                piece = self._tls.read(_RECORD)
-                if not piece or len(pieces) > MAX_REQUEST:
-                    break
-                pieces += piece
-        except ssl.SSLWantReadError:
-            pass
-        except ssl.SSLError as error:
-            raise FaultError(_tls_fault(error)) from None
+        for piece in _plaintext(self._tls, self._incoming):
+            if not piece or len(pieces) > MAX_REQUEST:
+                break
+            pieces += piece
         return pieces
 
     def _adat(self) -> ProtectedLine:
         return ProtectedLine("ADAT", b"ADAT " + b2a_base64(self._outgoing.read(), newline=False) + b"\r\n")
+
+
+def _plaintext(tls: ssl.SSLObject, incoming: ssl.MemoryBIO) -> Iterator[bytes]:
+    """The plaintext of all complete records; b"" where the server ends TLS. Raises FaultError."""
+    try:
+        while incoming.pending or tls.pending():
+            yield tls.read(_RECORD)
+    except ssl.SSLWantReadError:
+        pass
+    except ssl.SSLError as error:
+        raise FaultError(_tls_fault(error)) from None
 
 
 def _token(reply: Reply) -> bytes:
