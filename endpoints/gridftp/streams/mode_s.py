@@ -16,14 +16,22 @@ from .file_streams import PIECE, OctetBudget, OctetShare
 UNCERTAIN = 16 * 2**20
 
 
-class ModeSReader:
-    """RETR: the server's success is the end of the file."""
-
+class _ModeSFile:
     def __init__(self, session: GridFTPSession, stream: DataStream, share: OctetShare) -> None:
         self._session = session
         self._stream = stream
         self._share = share
         self._ended = False
+
+    async def close(self) -> None:
+        """Stop at once; may be called repeatedly."""
+        await self._stream.close()
+        if not self._ended:
+            self._session.abort()
+
+
+class ModeSReader(_ModeSFile):
+    """RETR: the server's success is the end of the file."""
 
     async def read(self) -> bytes:
         """`FileReader.read`."""
@@ -36,14 +44,8 @@ class ModeSReader:
         self._ended = not data
         return data
 
-    async def close(self) -> None:
-        """`FileReader.close`."""
-        await self._stream.close()
-        if not self._ended:
-            self._session.abort()
 
-
-class ModeSWriter:
+class ModeSWriter(_ModeSFile):
     """STOR. A server writes the file from the beginning on, and reports nothing before the end.
 
     So `stored` is an estimate: whoever continues there first checks that the file is long enough. The toolkit's server
@@ -51,11 +53,8 @@ class ModeSWriter:
     """
 
     def __init__(self, session: GridFTPSession, stream: DataStream, share: OctetShare, offset: int) -> None:
-        self._session = session
-        self._stream = stream
-        self._share = share
+        super().__init__(session, stream, share)
         self._begun = self._sent = offset
-        self._ended = False
 
     @property
     def stored(self) -> int:
@@ -76,12 +75,6 @@ class ModeSWriter:
         """`FileWriter.finish`."""
         await self._stream.end()
         self._ended = True
-
-    async def close(self) -> None:
-        """`FileWriter.close`."""
-        await self._stream.close()
-        if not self._ended:
-            self._session.abort()
 
 
 async def open_reader(
