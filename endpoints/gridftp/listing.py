@@ -186,18 +186,10 @@ async def blocks_on_data(
 async def _read_lines(
     connect: Callable[[], Awaitable[ClientDataConnection]], answer: asyncio.Future[Reply]
 ) -> AsyncGenerator[Sequence[bytes], None]:
-    """The lines of a data connection. Raises OSError, TimeoutError, FaultError for a line without end.
-
-    A server that refuses the command may leave the data connection open, and silent.
-    """
+    """The lines of a data connection. Raises OSError, TimeoutError, FaultError for a line without end."""
     async with asyncio.timeout(CONNECT_TIMEOUT):
         data_connection = await connect()
-
-    def stop_after_refusal(done: asyncio.Future[Reply]) -> None:
-        if not done.cancelled() and (done.exception() or done.result().is_error):
-            data_connection.abort()
-
-    answer.add_done_callback(stop_after_refusal)
+    data_connection.abort_if_refused(answer)
     try:
         rest = b""
         data = b"-"

@@ -29,12 +29,7 @@ class DataStream:
     def __init__(self, answer: asyncio.Task[Reply], connection: ClientDataConnection) -> None:
         self._answer = answer
         self._connection = connection
-        answer.add_done_callback(self._stop_after_refusal)
-
-    def _stop_after_refusal(self, answer: asyncio.Task[Reply]) -> None:
-        """A server that refuses the command may leave the data connection open, and silent."""
-        if not answer.cancelled() and (answer.exception() or answer.result().is_error):
-            self._connection.abort()
+        connection.abort_if_refused(answer)
 
     @classmethod
     async def open(

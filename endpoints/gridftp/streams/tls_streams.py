@@ -7,6 +7,8 @@ import contextlib
 import ssl
 from typing import NamedTuple, Protocol
 
+from endpoints.gridftp.replies import Reply
+
 #: Octets that are read at a time, and buffered for a slow reader.
 PIECE = 256 * 1024
 
@@ -55,6 +57,15 @@ class ClientDataConnection:
     async def end(self) -> None:
         """Nothing more is sent."""
         self._writer.write_eof()
+
+    def abort_if_refused(self, answer: asyncio.Future[Reply]) -> None:
+        """A server that refuses the command may leave the data connection open, and silent."""
+
+        def answered(done: asyncio.Future[Reply]) -> None:
+            if not done.cancelled() and (done.exception() or done.result().is_error):
+                self.abort()
+
+        answer.add_done_callback(answered)
 
     def abort(self) -> None:
         """Close it at once."""
