@@ -8,7 +8,6 @@ demands encryption. On a clear-text control connection nothing can be protected.
 from __future__ import annotations
 
 import asyncio
-import os
 import secrets
 import ssl
 import time
@@ -17,6 +16,7 @@ from datetime import UTC, datetime
 
 from endpoints.gridftp.client import GridFTPSession
 from endpoints.gridftp.faults import Fault, FaultError, FaultScope, Kind
+from endpoints.gridftp.server.security.contexts import as_file
 from endpoints.gridftp.session_settings import SessionSettings, SettingRefusedError, apply
 from endpoints.gridftp.third_party.dcsc_keys import KEY_SECONDS, DcscKey, make_throw_away
 from identity.gsi.proxies import new_key
@@ -69,11 +69,6 @@ def context_of(key: DcscKey) -> ssl.SSLContext:
     context.check_hostname = False
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     context.load_verify_locations(cadata=pem[: pem.index(_KEY)].decode("ascii"))
-    # Python loads keys from files only: this one is in memory, without a name, and ends with its descriptor.
-    descriptor = os.memfd_create("data-channel", os.MFD_CLOEXEC)
-    try:
-        os.write(descriptor, pem)
-        context.load_cert_chain(f"/proc/self/fd/{descriptor}")
-    finally:
-        os.close(descriptor)
+    with as_file(pem) as path:
+        context.load_cert_chain(path)
     return context

@@ -70,7 +70,7 @@ def tls_context(
             context.load_verify_locations(capath=trust)
         if anchors:
             context.load_verify_locations(cadata=anchors.decode("ascii"))
-        with _as_file(credential.pem) as path:
+        with as_file(credential.pem) as path:
             context.load_cert_chain(path, password=lambda: "")
     except (OSError, ValueError) as error:  # ssl.SSLError too
         raise CertificateError("its key does not belong to its certificate, or is too weak") from error
@@ -78,7 +78,7 @@ def tls_context(
 
 
 @contextlib.contextmanager
-def _as_file(pem: bytes) -> Iterator[str]:
+def as_file(pem: bytes) -> Iterator[str]:
     """Python loads keys from files only. In memory, without a name, where the system can do that."""
     if hasattr(os, "memfd_create") and os.path.isdir("/proc/self/fd"):
         descriptor = os.memfd_create("credential", os.MFD_CLOEXEC)
