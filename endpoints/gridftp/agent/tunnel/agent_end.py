@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 from . import frames, websocket
-from .bridge import CONTROL_WINDOW, Bridge, attach
+from .bridge import CONTROL_WINDOW, Bridge, serve
 from .connection import TunnelConnection, TunnelLimits
 from .data_tunnels import DATA_TUNNEL_LIMITS, DataTunnelOffer, DataTunnels, refuse_channel
 from .frames import FrameError
@@ -190,21 +190,9 @@ class AgentEnd(ClientEnd):
         if content.get("kind") != "control":
             channel.refuse(Ended.FORBIDDEN, "an agent accepts control channels only")
             return
-        serving = asyncio.ensure_future(self._serve(channel))
+        serving = asyncio.ensure_future(serve(Bridge(channel, CONTROL_WINDOW), self._on_control))
         self._servings.add(serving)
         serving.add_done_callback(self._servings.discard)
-
-    async def _serve(self, channel: TunnelChannel) -> None:
-        near, far = socket.socketpair()
-        try:
-            await attach(Bridge(channel, CONTROL_WINDOW), near)
-            self._on_control(far)
-        except Exception as error:  # the agent's server refuses, or this machine has no descriptor left
-            near.close()
-            far.close()
-            channel.refuse(Ended.FAILED, str(error))
-        else:
-            channel.accept(CONTROL_WINDOW)
 
     async def open_data(self, token: str) -> socket.socket:
         """One end of a relayed data channel, which may wait for its other end still. Raises OSError."""

@@ -180,6 +180,28 @@ class ChannelRefusedError(ConnectionRefusedError):
         self.code, self.reason = code, reason
 
 
+async def serve(bridge: Bridge, serve_socket: Callable[[socket.socket], None], early: int = 0) -> None:
+    """Accept the channel of a bridge, whose other end `serve_socket` serves; refuse it where that is not possible.
+
+    early: octets that the peer may have sent before the channel is accepted.
+    """
+    channel = bridge.channel
+    try:
+        near, far = socket.socketpair()
+    except OSError as error:  # no descriptor is left
+        channel.refuse(Ended.FAILED, str(error))
+        return
+    try:
+        await attach(bridge, near)
+        serve_socket(far)
+    except Exception as error:  # the server refuses, or has stopped
+        near.close()
+        far.close()
+        channel.refuse(Ended.FAILED, str(error))
+    else:
+        channel.accept(bridge.window - early)
+
+
 async def attach(bridge: Bridge, sock: socket.socket) -> None:
     """Give the bridge its socket. Raises OSError."""
     sock.setblocking(False)
