@@ -12,6 +12,7 @@ import sys
 import time
 import zipfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from endpoints.gridftp.server import RootPart
@@ -39,7 +40,10 @@ def main(version: str, arguments: list[str] | None = None) -> int:
     options = parser(version).parse_args(arguments)
     home = AgentHome(Path(options.config).expanduser() if options.config else default_folder())
     try:
-        return _chosen(options)(options, home, version)
+        command: Callable[[argparse.Namespace, AgentHome, str], int] = (
+            options.command if options.setup is None else _set_up
+        )
+        return command(options, home, version)
     except (ProgramError, AgentHomeError, RootError, SetupKeyFormatError, RequestFailedError, AutostartError) as error:
         _say(str(error))
     except OSError as error:
@@ -56,31 +60,22 @@ def parser(version: str) -> argparse.ArgumentParser:
     )
     found.add_argument("--version", action="version", version=version)
     what = found.add_mutually_exclusive_group()
+    choose = partial(what.add_argument, action="store_const", dest="command", default=_run)
     what.add_argument("--setup", metavar="KEY", help="set this computer up with a setup key (-: from the input)")
-    what.add_argument("--run", action="store_true", help="run until Ctrl-C (the default, once it is set up)")
-    what.add_argument("--start", action="store_true", help="run in the background")
-    what.add_argument("--status", action="store_true", help="is it running, and connected?")
-    what.add_argument("--stop", action="store_true", help="stop it")
-    what.add_argument("--pause", action="store_true", help="let transfers wait")
-    what.add_argument("--resume", action="store_true", help="let transfers go on")
-    what.add_argument("--install-service", action="store_true", help="start it whenever you sign in")
-    what.add_argument("--uninstall", action="store_true", help="stop it, and forget key and settings; no file of yours")
+    choose("--run", const=_run, help="run until Ctrl-C (the default, once it is set up)")
+    choose("--start", const=_start, help="run in the background")
+    choose("--status", const=_status, help="is it running, and connected?")
+    choose("--stop", const=_stop, help="stop it")
+    choose("--pause", const=_pause, help="let transfers wait")
+    choose("--resume", const=_resume, help="let transfers go on")
+    choose("--install-service", const=_install, help="start it whenever you sign in")
+    choose("--uninstall", const=_uninstall, help="stop it, and forget key and settings; no file of yours")
     found.add_argument("--root", action="append", metavar="DIR", default=[], help="a folder to serve; may be repeated")
     found.add_argument(
         "--read-only", action="append", metavar="DIR", default=[], help="a folder to serve without changes to it"
     )
     found.add_argument("--config", metavar="DIR", help="folder of key, settings and log (for a second endpoint)")
     return found
-
-
-def _chosen(options: argparse.Namespace) -> Callable[[argparse.Namespace, AgentHome, str], int]:
-    commands = {
-        "start": _start, "status": _status, "stop": _stop, "pause": _pause, "resume": _resume,
-        "install_service": _install, "uninstall": _uninstall,
-    }  # fmt: skip
-    if options.setup is not None:
-        return _set_up
-    return next((command for name, command in commands.items() if getattr(options, name)), _run)
 
 
 # ---- setup
