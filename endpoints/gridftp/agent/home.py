@@ -8,6 +8,7 @@ import shutil
 import sys
 import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
@@ -37,14 +38,15 @@ def default_folder() -> Path:
     return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / NAME
 
 
+@dataclass
 class AgentSettings:
-    """The decisions of setup."""
+    """The decisions of setup. renewed: when the certificate was, by the clock of the service."""
 
-    def __init__(
-        self, service: ServiceAddress, endpoint_id: str, endpoint_name: str, roots: list[RootPart], renewed: float
-    ) -> None:
-        self.service, self.endpoint_id, self.endpoint_name = service, endpoint_id, endpoint_name
-        self.roots, self.renewed = roots, renewed
+    service: ServiceAddress
+    endpoint_id: str
+    endpoint_name: str
+    roots: list[RootPart]
+    renewed: float
 
     def document(self) -> dict[str, Any]:
         return {
