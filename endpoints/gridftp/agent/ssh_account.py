@@ -18,7 +18,7 @@ from endpoints.gridftp.server.server import GridFtpServer
 from endpoints.gridftp.server.stdio import allow_many_files, copy_input, copy_output, home_folder, host_of_ssh
 
 from .tunnel import octet_stream
-from .tunnel.bridge import CONTROL_WINDOW, Bridge, attach
+from .tunnel.bridge import CONTROL_WINDOW, Bridge, serve
 from .tunnel.frames import FrameError
 from .tunnel.multiplexer import Ended, Multiplexer, TunnelChannel
 
@@ -73,25 +73,12 @@ class SessionStream(asyncio.Protocol):
             channel.refuse(Ended.FORBIDDEN, "control channels only")
             return
         channel.granted = EARLY_CREDIT
-        serving = asyncio.ensure_future(self._serve(channel, Bridge(channel, CONTROL_WINDOW)))
+        serving = asyncio.ensure_future(serve(Bridge(channel, CONTROL_WINDOW), self._serve_socket, EARLY_CREDIT))
         self._servings.add(serving)
         serving.add_done_callback(self._servings.discard)
 
-    async def _serve(self, channel: TunnelChannel, bridge: Bridge) -> None:
-        try:
-            near, far = socket.socketpair()
-        except OSError as error:  # no descriptor is left
-            channel.refuse(Ended.FAILED, str(error))
-            return
-        try:
-            await attach(bridge, near)
-            self._server.serve_socket(far, self._server.host)
-        except (OSError, RuntimeError) as error:
-            near.close()
-            far.close()
-            channel.refuse(Ended.FAILED, str(error))
-        else:
-            channel.accept(CONTROL_WINDOW - EARLY_CREDIT)
+    def _serve_socket(self, control: socket.socket) -> None:
+        self._server.serve_socket(control, self._server.host)
 
     def _write(self, frame: bytes) -> None:
         if self._transport.is_closing():
