@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Self
 
@@ -67,12 +67,6 @@ class DataStream:
                 return data
         except (OSError, TimeoutError) as error:
             raise await _explained(self._answer, error) from None
-
-    async def write(self, pieces: Iterable[bytes]) -> None:
-        """Send these octets as the whole file, and wait until the server reports success."""
-        for piece in pieces:
-            await self.send(piece)
-        await self.end()
 
     async def send(self, piece: bytes) -> None:
         """Send the next octets; waits while too much is buffered."""

@@ -72,7 +72,9 @@ class Place:
         async with self.session() as session:
             stream = await DataStream.open(session, "STOR", f"{self.root}/{name}", offset, encrypt=encrypt)
             try:
-                await stream.write(pieces)
+                for piece in pieces:
+                    await stream.send(piece)
+                await stream.end()
             finally:
                 await stream.close()
 
