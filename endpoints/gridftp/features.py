@@ -8,7 +8,7 @@ servers, a property of `Features` says so: nothing else in this package asks whi
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 #: Checksums that the data nodes of a striped toolkit server make; its front end does not name them in FEAT.
 FRONT_END_ALGORITHMS = ("MD5", "ADLER32", "SHA1", "SHA256", "SHA512")
@@ -40,10 +40,6 @@ class Features:
 
     def __contains__(self, name: str) -> bool:
         return name in self.names
-
-    def without(self, name: str) -> Features:
-        """The same server, if it did not know this command."""
-        return replace(self, names=self.names - {name})
 
     @property
     def toolkit(self) -> bool:

@@ -15,6 +15,7 @@ from deploy.stack.free_ports import free_port
 from endpoints.gridftp.client import GridFTPSession
 from endpoints.gridftp.faults import FaultError, Kind
 from endpoints.gridftp.server import GridFtpServer, ServerLimits
+from tests.gridftp.features import without
 from tests.gridftp.toolkit import ToolkitServer
 
 NAMES = ["plain", " leading and  double blanks ", "semi;colon", "per%cent#hash", "*?[]", "quote'\"", "~x", "x" * 255]
@@ -52,7 +53,7 @@ class TestAgainstTheToolkit:
         server = toolkit_server_factory(tree)
         async with opened(server.port) as session:
             if not with_mlsc:
-                session.features = session.features.without("MLSC")
+                session.features = without(session.features, "MLSC")
             entries = {entry.name: entry async for batch in session.listing(str(tree)) for entry in batch}
         assert sorted(entries) == sorted([*NAMES, "folder", "link"])
         assert entries["plain"].size == 5
@@ -69,7 +70,7 @@ class TestAgainstTheToolkit:
             (tmp_path / f"folder{index}" / f"file{index}").touch()
         server = toolkit_server_factory(tmp_path)
         async with opened(server.port) as session:
-            session.features = session.features.without("MLSC")
+            session.features = without(session.features, "MLSC")
             found = await asyncio.gather(*(names_of(session, tmp_path / f"folder{index}") for index in range(12)))
         assert found == [[f"file{index}"] for index in range(12)]
 

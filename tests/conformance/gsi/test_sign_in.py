@@ -21,6 +21,7 @@ from identity.gsi.trust import TrustFolder
 from identity.gsi.x509 import X509Credential
 from tests import hostile_certificates as certificates
 from tests.gridftp.authority import Authority
+from tests.gridftp.features import without
 from tests.gridftp.grid import credential_of, login_of, open_session
 from tests.gridftp.toolkit import ToolkitServer
 
@@ -192,7 +193,7 @@ async def test_a_listing_on_a_data_connection_is_bare_or_refused(
     gsi_server_factory: Servers, folder: Path, alice: GsiLogin
 ) -> None:
     async with opened(gsi_server_factory(folder), alice) as session:
-        session.features = session.features.without("MLSC")
+        session.features = without(session.features, "MLSC")
 
         assert [entry.name async for batch in session.listing(str(folder)) for entry in batch] == ["byte"]
         assert session.data_security.dcau == b"N"
