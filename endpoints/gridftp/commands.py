@@ -20,12 +20,7 @@ class CommandError(ValueError):
     """An `argument` that must not be sent, or a reply (`argument`) without the address that it should have."""
 
     def __init__(self, reason: str, argument: bytes) -> None:
-        super().__init__(reason, argument)
-        self.reason = reason
-        self.argument = argument
-
-    def __str__(self) -> str:
-        return f"{self.reason}: {shown(self.argument)}"
+        super().__init__(f"{reason}: {shown(argument)}")
 
 
 def encode(verb: str, argument: bytes = b"") -> bytes:

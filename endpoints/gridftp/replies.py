@@ -21,15 +21,11 @@ LINE_COST = 64
 
 
 class ReplyError(Exception):
-    """The server sent something that is no reply. `line` is the beginning of it."""
+    """The server sent something that is no reply. `reason` does not quote it."""
 
     def __init__(self, reason: str, line: bytes) -> None:
-        super().__init__(reason, line)
+        super().__init__(f"{reason}: {shown(line[:MAX_SHOWN])}")
         self.reason = reason
-        self.line = line[:MAX_SHOWN]
-
-    def __str__(self) -> str:
-        return f"{self.reason}: {shown(self.line)}"
 
 
 class Reply(NamedTuple):
