@@ -8,6 +8,7 @@ import shutil
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -175,6 +176,16 @@ def _replace(name: str, path: Path) -> None:
             time.sleep(0.02)
 
 
+def wait_for(done: Callable[[], bool], seconds: float, pause: float) -> bool:
+    """Whether it is done within this time, asked again after each pause."""
+    until = time.monotonic() + seconds
+    while not done():
+        if time.monotonic() > until:
+            return False
+        time.sleep(pause)
+    return True
+
+
 class Lock:
     """Held by the one agent that runs with a folder. The system releases it when the process ends, however it does."""
 
@@ -184,12 +195,7 @@ class Lock:
 
     def take(self) -> bool:
         """Whether no other agent has it. A process that asks `is_held` has it for a moment: it is waited for."""
-        until = time.monotonic() + LOOK_SECONDS
-        while not self._try_to_take():
-            if time.monotonic() > until:
-                return False
-            time.sleep(0.02)
-        return True
+        return wait_for(self._try_to_take, LOOK_SECONDS, 0.02)
 
     def release(self) -> None:
         if self._file is not None:

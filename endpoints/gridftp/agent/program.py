@@ -19,7 +19,7 @@ from endpoints.gridftp.server import RootPart
 
 from . import autostart, journal, roots, service_requests
 from .autostart import AutostartError
-from .home import AgentHome, AgentHomeError, AgentSettings, Lock, default_folder
+from .home import AgentHome, AgentHomeError, AgentSettings, Lock, default_folder, wait_for
 from .keys import AgentIdentity
 from .roots import RootError
 from .running import AgentProcess
@@ -172,7 +172,7 @@ def _start(options: argparse.Namespace, home: AgentHome, version: str) -> int:
         for folder in getattr(options, name):
             words += [f"--{name.replace('_', '-')}", str(Path(folder).expanduser().resolve())]
     child = _detached(words)
-    _await(lambda: child.poll() is not None or _has_reported(home, begun), START_SECONDS)
+    wait_for(lambda: child.poll() is not None or _has_reported(home, begun), START_SECONDS, 0.1)
     if child.poll() is not None:
         raise ProgramError(_ended(home))
     return _status(options, home, version)
@@ -225,7 +225,7 @@ def _stop(options: argparse.Namespace, home: AgentHome, version: str) -> int:
         return OK
     home.stop_request.touch()
     try:
-        if not _await(lambda: not lock.is_held(), STOP_SECONDS):
+        if not wait_for(lambda: not lock.is_held(), STOP_SECONDS, 0.1):
             raise ProgramError(f"It has not ended within {STOP_SECONDS:.0f} s.")
     finally:
         _forget(home.stop_request)
@@ -284,15 +284,6 @@ def _locked(home: AgentHome):  # type: ignore[no-untyped-def]
         yield
     finally:
         lock.release()
-
-
-def _await(done: Callable[[], bool], seconds: float) -> bool:
-    until = time.monotonic() + seconds
-    while not done():
-        if time.monotonic() > until:
-            return False
-        time.sleep(0.1)
-    return True
 
 
 def _forget(path: Path) -> None:
