@@ -59,10 +59,9 @@ class OctetBudget:
 
     async def take(self, octets: int) -> None:
         """Wait for so many octets, at most those of the whole budget."""
-        octets = min(octets, self._most)
-        if not self._waiting and self.free >= octets:
-            self.free -= octets
+        if self.try_take(octets):
             return
+        octets = min(octets, self._most)
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append((octets, turn))
         try:

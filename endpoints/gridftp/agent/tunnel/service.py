@@ -124,12 +124,8 @@ def check_pin(service: ServiceAddress, certificate: bytes | None) -> None:
     """certificate: in DER. Raises ServiceError where it is not a pinned one."""
     shown = certificate or b""
     known = {pin.lower() for pin in service.pins}
-    if not shown or not known & {certificate_sha256(shown), spki_sha256(shown)}:
+    if not shown or not known & {hashlib.sha256(shown).hexdigest(), spki_sha256(shown)}:
         raise ServiceError(f"{service.host} shows another certificate than the setup key names")
-
-
-def certificate_sha256(der: bytes) -> str:
-    return hashlib.sha256(der).hexdigest()
 
 
 def spki_sha256(der: bytes) -> str:

@@ -47,7 +47,6 @@ def modify_modification_time(session: ServerSession, argument: bytes) -> None:
 
 @command("MKD", makes_name=True)
 def make_folder(session: ServerSession, argument: bytes) -> None:
-    session.require_writable()
     path = session.path_to_change(argument)
     if session.service.root.is_top(path):
         raise OSError(errno.EEXIST, os.strerror(errno.EEXIST))
@@ -58,7 +57,6 @@ def make_folder(session: ServerSession, argument: bytes) -> None:
 
 @command("RMD")
 def remove_folder(session: ServerSession, argument: bytes) -> None:
-    session.require_writable()
     with session.service.root.parent(session.path_to_change(argument)) as (folder, name):
         os.rmdir(name, dir_fd=folder)
     session.reply(250, "OK.")
@@ -67,7 +65,6 @@ def remove_folder(session: ServerSession, argument: bytes) -> None:
 @command("DELE")
 def delete(session: ServerSession, argument: bytes) -> None:
     """A symlink is removed itself, never what it points to."""
-    session.require_writable()
     with session.service.root.parent(session.path_to_change(argument)) as (folder, name):
         os.unlink(name, dir_fd=folder)
     session.reply(250, "OK.")
@@ -76,7 +73,6 @@ def delete(session: ServerSession, argument: bytes) -> None:
 @command("RNFR")
 def rename_from(session: ServerSession, argument: bytes) -> None:
     session.rename_from = None
-    session.require_writable()
     path = session.path_to_change(argument)
     with session.service.root.parent(path) as (folder, name):
         os.stat(name, dir_fd=folder, follow_symlinks=False)
