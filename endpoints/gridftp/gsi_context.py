@@ -125,11 +125,6 @@ class GsiInitiator:
     def done(self) -> bool:
         return self._awaits is _Awaits.NOTHING
 
-    @property
-    def version(self) -> str:
-        """The version of TLS as ssl names it: "TLSv1.3"."""
-        return self._tls.version() or ""
-
     def begin(self) -> Sequence[ProtectedLine]:
         """The first two lines, sent at once: the first token does not depend on the answer to AUTH."""
         self._shake_hands(b"")
