@@ -34,7 +34,6 @@ class GridFtpServer:
     Clients that connect are anonymous, or with `security` users with certificates (gsiftp); those of `serve_socket`
     have been let in by the program. port None: nobody can connect, `serve_socket` alone brings clients. open_relayed:
     opens data connections for SITE WAYBILL DATA; without it the command is refused.
-    trust: a folder of authorities, for data connections with the proxies of users.
 
     on_file: learns of each file that was moved. on_progress: of large ones, while they are moved.
     own_account: serve only clients on this machine that run as our account or as root.
@@ -60,7 +59,6 @@ class GridFtpServer:
         own_account: bool = False,
         home: str = "/",
         open_relayed: OpenRelayed | None = None,
-        trust: str = "",
         security: ControlSecurity | None = None,
     ) -> None:
         self.host = host
@@ -76,7 +74,6 @@ class GridFtpServer:
             read_only=read_only or alone_read_only,
             data_ports=PortRange(*data_ports) if data_ports else None,
             open_relayed=open_relayed,
-            trust=trust or (security.trust if security else ""),
             security=security,
             facts=facts,
             admits=peers.own_account if own_account else peers.everybody,

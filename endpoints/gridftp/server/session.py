@@ -39,8 +39,6 @@ class Service:
     data_ports: PortRange | None = None
     #: Opens the data connections of SITE WAYBILL DATA; None: it is refused.
     open_relayed: OpenRelayed | None = None
-    #: The folder of authorities, as OpenSSL hashes it; "": none.
-    trust: str = ""
     #: Makes this a server with GSI: nobody logs in without a certificate.
     security: ControlSecurity | None = None
     #: The facts that listings offer, of `FACTS`.
@@ -72,7 +70,7 @@ class ServerSession:
             service.limits,
             self.interrupt,
             outbox.flush,
-            DataProtectionSettings(trust=service.trust),
+            DataProtectionSettings(trust=service.security.trust if service.security else ""),
             service.data_ports,
             service.open_relayed,
             service.admits,
