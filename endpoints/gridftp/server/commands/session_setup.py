@@ -157,18 +157,14 @@ def allocate(session: ServerSession, _: bytes) -> None:
     session.reply(200, "ALLO command successful.")
 
 
+@site("STORBUFSIZE")
+@site("RETRBUFSIZE")
+@site("BUFSIZE")
 @command("SBUF")
 def buffer_size(session: ServerSession, argument: bytes) -> None:
     """GFD.20: octets of the TCP buffers of later data connections."""
     session.channel.buffer_size = _number(argument, _MAX_BUFFER)
     session.reply(200, "SBUF Command Successful.")
-
-
-@site("STORBUFSIZE")
-@site("RETRBUFSIZE")
-@site("BUFSIZE")
-def site_buffer_size(session: ServerSession, argument: bytes) -> None:
-    buffer_size(session, argument)
 
 
 @command("REST", feature="REST STREAM")
