@@ -11,7 +11,7 @@ import os
 import re
 import stat
 import time
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from datetime import datetime, timezone
 from functools import lru_cache
 from itertools import chain, islice
@@ -201,8 +201,8 @@ class Lister:
             size=found.st_size,
             modified=datetime.fromtimestamp(found.st_mtime, timezone.utc),
             mode=f"{stat.S_IMODE(mode):04o}",
-            owner=_owner(found.st_uid),
-            group=_group(found.st_gid),
+            owner=_name(getpwuid, found.st_uid),
+            group=_name(getgrgid, found.st_gid),
             link_target=target,
             unique=f"{found.st_dev:x}-{found.st_ino:x}",
             perm=_perm(mode, _class(found), parent_writable, read_only),
@@ -252,26 +252,19 @@ def _perm(mode: int, ours: int, parent_writable: bool, read_only: bool) -> str:
     return ("aw" if writable else "") + ("r" if readable else "") + movable
 
 
-@lru_cache(maxsize=1024)
-def _owner(uid: int) -> str:
+@lru_cache(maxsize=2048)
+def _name(entry_of: Callable[[int], Any], number: int) -> str:
+    """The name in an entry of the accounts or of the groups; the number where there is none."""
     try:
-        return getpwuid(uid).pw_name
+        return str(entry_of(number)[0])
     except KeyError:
-        return str(uid)
-
-
-@lru_cache(maxsize=1024)
-def _group(gid: int) -> str:
-    try:
-        return getgrgid(gid).gr_name
-    except KeyError:
-        return str(gid)
+        return str(number)
 
 
 def _long_line(name: str, found: os.stat_result) -> bytes:
     moment = time.gmtime(found.st_mtime)
     recent = abs(time.time() - found.st_mtime) < 180 * 24 * 3600
     date = time.strftime("%b %d %H:%M" if recent else "%b %d  %Y", moment)
-    owner, group = _owner(found.st_uid), _group(found.st_gid)
+    owner, group = _name(getpwuid, found.st_uid), _name(getgrgid, found.st_gid)
     line = f"{stat.filemode(found.st_mode)} {found.st_nlink:3} {owner:8} {group:8} {found.st_size:12} {date} {name}"
     return os.fsencode(line)
