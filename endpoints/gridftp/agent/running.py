@@ -11,6 +11,7 @@ from pathlib import Path
 from endpoints.gridftp.server import GridFtpServer, ServerLimits
 
 from . import journal, service_requests
+from .autostart import REFUSED
 from .home import AgentHome, AgentSettings
 from .journal import log
 from .own_address import own_address
@@ -49,21 +50,16 @@ class AgentProcess:
             on_progress=journal.ProgressLines().tell,
         )
         self._identity = home.identity()
-        self._tunnel = self._new_tunnel()
-
-    def _new_tunnel(self) -> Tunnel:
-        facts = AgentFacts(self._version, service_requests.platform_text())
-        tunnel = Tunnel(self._settings.service, self._identity, self._serve, self._on_status, facts)
-        if self._paused:
-            tunnel.pause(True)
-        return tunnel
+        facts = AgentFacts(version, service_requests.platform_text())
+        self._tunnel = Tunnel(self._settings.service, self._identity, self._serve, self._on_status, facts)
+        self._tunnel.pause(self._paused)
 
     def _serve(self, control: socket.socket) -> None:
         """The address is that of this moment: a laptop changes its network."""
         self._server.serve_socket(control, own_address(self._settings.service.url))
 
     def run(self) -> int:
-        """The exit status: 0 after `stop`, 78 (EX_CONFIG) where the service refuses this agent for good."""
+        """The exit status: 0 after `stop`, `REFUSED` where the service refuses this agent for good."""
         self._server.start()
         for work in (self._look, self._keep_up):
             threading.Thread(target=work, daemon=True).start()
@@ -71,7 +67,7 @@ class AgentProcess:
             self._tunnel.run()
         except TunnelRefusedError as error:
             self._on_status(f"refused: {error.reason}")
-            return 78
+            return REFUSED
         finally:
             self._stopping.set()
             self._server.stop()
