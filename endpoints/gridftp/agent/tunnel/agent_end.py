@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 from . import frames, websocket
 from .bridge import CONTROL_WINDOW, Bridge, serve
 from .connection import TunnelConnection, TunnelLimits
-from .data_tunnels import DATA_TUNNEL_LIMITS, DataTunnelOffer, DataTunnels, refuse_channel
+from .data_tunnels import DATA_TUNNEL_LIMITS, DataTunnelOffer, DataTunnels
 from .frames import FrameError
 from .multiplexer import Ended, TunnelChannel
 from .service import ServiceAddress, check_peer, open_tcp, tls_context
@@ -251,7 +251,8 @@ class DataTunnelEnd(ClientEnd):
         self.send_document({"key": self._secret})
 
     def channel_opened(self, channel: TunnelChannel, content: Mapping[str, Any]) -> None:
-        refuse_channel(channel)
+        """The relay opens no channel in a tunnel for data."""
+        channel.refuse(Ended.FORBIDDEN, "an agent opens the channels of this tunnel")
 
 
 End = TypeVar("End", bound=ClientEnd)

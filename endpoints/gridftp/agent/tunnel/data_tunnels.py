@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from . import frames
 from .bridge import DATA_WINDOW, Bridge, attach
 from .connection import DEAD_SECONDS, TunnelConnection, TunnelLimits
-from .multiplexer import ChannelHandler, Ended, TunnelChannel
+from .multiplexer import ChannelHandler, Ended
 
 #: Of one tunnel for data, at both ends.
 DATA_TUNNEL_LIMITS = TunnelLimits(frame=frames.MAX_BULK_DATA, high_water=128 << 10, channels=16)
@@ -251,8 +251,3 @@ class DataTunnels:
         if not task.cancelled():
             with contextlib.suppress(OSError):
                 task.result()
-
-
-def refuse_channel(channel: TunnelChannel) -> None:
-    """The relay opens no channel in a tunnel for data."""
-    channel.refuse(Ended.FORBIDDEN, "an agent opens the channels of this tunnel")
