@@ -34,12 +34,11 @@ class SetupKey:
             raise SetupKeyFormatError(f"This is not a setup key of Waybill: one begins with {PREFIX}")
         try:
             held = json.loads(base64.b64decode(_padded(coded[len(PREFIX) :]), b"-_", validate=True))
-            values = held["u"], held["s"], held["e"], held.get("p", [])
+            url, secret, endpoint, pins = held["u"], held["s"], held["e"], held.get("p", [])
+            if not all(isinstance(one, str) for one in (url, secret, endpoint)) or not isinstance(pins, list):
+                raise TypeError("texts, and a list of pins")
         except (binascii.Error, ValueError, TypeError, KeyError, AttributeError, RecursionError):
             raise SetupKeyFormatError("This setup key is damaged. Copy all of it, in one piece.") from None
-        url, secret, endpoint, pins = values
-        if not all(isinstance(one, str) for one in (url, secret, endpoint)) or not isinstance(pins, list):
-            raise SetupKeyFormatError("This setup key is damaged. Copy all of it, in one piece.")
         return cls(ServiceAddress(url.rstrip("/"), tuple(map(str, pins))), endpoint, secret)
 
 
