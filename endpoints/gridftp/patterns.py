@@ -22,7 +22,6 @@ SEEK = 16
 
 _STARS = re.compile(r"\*+")
 _WITH_CLASSES = re.compile(r"\*|\?|\[!?+\]?+[^\]]*\]|.", re.DOTALL)
-_WITHOUT = re.compile(r".", re.DOTALL)
 _NEVER = r"(?!)"
 
 
@@ -89,7 +88,7 @@ def like(pattern: str) -> str:
 def _runs(pattern: str, classes: bool) -> Iterator[list[str]]:
     """The texts between the asterisks, each as a list of parts that match one character."""
     run: list[str] = []
-    for part in (_WITH_CLASSES if classes else _WITHOUT).findall(pattern):
+    for part in _WITH_CLASSES.findall(pattern) if classes else pattern:
         if part == "*":
             yield run
             run = []

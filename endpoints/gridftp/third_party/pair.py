@@ -150,8 +150,7 @@ class ThirdPartyPair(PairBase[Slot]):
         self._send(self._path.listener, *self._path.listen, step=steps.Listen(self._last_listen))
 
     def _connect(self) -> None:
-        verb, argument = self._path.connect(self._addresses)
-        self._send(self._path.connector, verb, argument)
+        self._send(self._path.connector, *self._path.connect(self._addresses))
         for slot in self._slots:
             self._move(self._path.connector, slot)
 
