@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 from django.db.models import QuerySet
@@ -29,6 +30,19 @@ def is_possible(code: str) -> bool:
     return 0 < len(code) <= MAX_LENGTH and code.isascii() and code.isprintable()
 
 
-def row_of(rows: QuerySet[Any, T], code: Secret) -> T | None:
-    """The row of this code, which has its digest."""
-    return single_row(rows.filter(digest=digest(code.value))) if 0 < len(code.value) <= MAX_LENGTH else None
+def renew(rows: QuerySet[Any], lifetime: timedelta, now: datetime, **more: object) -> Secret | None:
+    """A new code for the row of a link, which serves for `lifetime` from now on; an earlier code serves no more.
+
+    None where the link is over. more: other columns to set.
+    """
+    code = new_code()
+    changed = rows.filter(expires_at__gt=now).update(digest=digest(code), expires_at=now + lifetime, **more)
+    return Secret(code) if changed else None
+
+
+def row_of(rows: QuerySet[Any, T], code: Secret, lapsed: Exception) -> T:
+    """The row of this code, which has its digest. Raises `lapsed` where there is none."""
+    found = single_row(rows.filter(digest=digest(code.value))) if 0 < len(code.value) <= MAX_LENGTH else None
+    if found is None:
+        raise lapsed
+    return found

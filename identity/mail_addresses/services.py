@@ -88,9 +88,7 @@ def taken_by(change: AddressChange) -> User | None:
 
 def new_code(change_id: uuid.UUID, now: datetime | None = None) -> Secret | None:
     """The code of a link, which serves from now on; None where the wish is over. An earlier code serves no more."""
-    time, code = moment(now), link_codes.new_code()
-    rows = AddressChange.objects.filter(pk=change_id, expires_at__gt=time)
-    return Secret(code) if rows.update(digest=link_codes.digest(code), expires_at=time + LIFETIME) else None
+    return link_codes.renew(AddressChange.objects.filter(pk=change_id), LIFETIME, moment(now))
 
 
 def find(user: User, code: Secret, now: datetime | None = None) -> str:
@@ -128,7 +126,4 @@ def delete_expired(now: datetime | None = None) -> None:
 def _change(user: User, code: Secret, now: datetime) -> AddressChange:
     """Raises AddressLinkLapsedError."""
     alive = AddressChange.objects.filter(user=user, expires_at__gt=now)
-    found = link_codes.row_of(alive, code)
-    if found is None:
-        raise AddressLinkLapsedError
-    return found
+    return link_codes.row_of(alive, code, AddressLinkLapsedError())

@@ -97,10 +97,8 @@ def begin(user: User, now: datetime | None = None) -> bool:
 
 def new_code(link_id: uuid.UUID, now: datetime | None = None) -> Secret | None:
     """The code of a link, which serves from now on; None where the link is over. An earlier code serves no more."""
-    time, code = moment(now), link_codes.new_code()
-    open_links = RecoveryLink.objects.filter(pk=link_id, expires_at__gt=time)
-    changed = open_links.update(digest=link_codes.digest(code), made_at=time, expires_at=time + LIFETIME)
-    return Secret(code) if changed else None
+    time = moment(now)
+    return link_codes.renew(RecoveryLink.objects.filter(pk=link_id), LIFETIME, time, made_at=time)
 
 
 def find(code: Secret, now: datetime | None = None) -> User:
@@ -126,7 +124,4 @@ def delete_expired(now: datetime | None = None) -> None:
 def _link(code: Secret, now: datetime) -> RecoveryLink:
     """Raises RecoveryLinkLapsedError."""
     known = RecoveryLink.objects.select_related("user").filter(expires_at__gt=now, user__is_active=True)
-    link = link_codes.row_of(known, code)
-    if link is None:
-        raise RecoveryLinkLapsedError
-    return link
+    return link_codes.row_of(known, code, RecoveryLinkLapsedError())

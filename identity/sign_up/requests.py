@@ -92,10 +92,7 @@ def claim(now: datetime | None = None) -> DueMail | None:
 
 def new_code(request_id: uuid.UUID, now: datetime | None = None) -> Secret | None:
     """The code of a link, which serves from now on; None where the request is over. An earlier code serves no more."""
-    time, code = moment(now), link_codes.new_code()
-    rows = SignUpRequest.objects.filter(pk=request_id, expires_at__gt=time)
-    changed = rows.update(digest=link_codes.digest(code), expires_at=time + LIFETIME)
-    return Secret(code) if changed else None
+    return link_codes.renew(SignUpRequest.objects.filter(pk=request_id), LIFETIME, moment(now))
 
 
 def sent(request_id: uuid.UUID) -> None:
@@ -140,7 +137,4 @@ def delete_expired(now: datetime | None = None) -> None:
 def _request(code: Secret, now: datetime) -> SignUpRequest:
     """Raises SignUpLinkLapsedError."""
     alive = SignUpRequest.objects.select_related("invitation").filter(expires_at__gt=now)
-    found = link_codes.row_of(alive, code)
-    if found is None:
-        raise SignUpLinkLapsedError
-    return found
+    return link_codes.row_of(alive, code, SignUpLinkLapsedError())

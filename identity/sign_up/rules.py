@@ -141,21 +141,14 @@ def _check_address(rule: SignUpPolicy, address: str, is_proven: bool) -> None:
 
 def _found(code: Secret | None, now: datetime) -> Invitation | None:
     """The invitation with this code; None without a code. Raises InvitationRefusedError."""
-    if code is None:
-        return None
-    found = link_codes.row_of(_usable(now), code)
-    if found is None:
-        raise InvitationRefusedError
-    return found
+    return None if code is None else link_codes.row_of(_usable(now), code, InvitationRefusedError())
 
 
 def find_invitation(code: Secret, now: datetime | None = None) -> Invitation:
     """The invitation with this code, if it can be used. Raises InvitationRefusedError, SignUpClosedError."""
     if not is_offered():
         raise SignUpClosedError
-    found = _found(code, moment(now))
-    assert found is not None
-    return found
+    return link_codes.row_of(_usable(moment(now)), code, InvitationRefusedError())
 
 
 def _usable(now: datetime) -> QuerySet[Invitation]:
