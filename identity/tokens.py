@@ -94,11 +94,5 @@ def authenticate(token: str) -> User | None:
     return found.user
 
 
-def revoke(token_id: uuid.UUID) -> bool:
-    """Revoke a token at once; returns whether it existed."""
-    deleted, _ = ApiToken.objects.filter(pk=token_id).delete()
-    return deleted > 0
-
-
 def _digest(token: str) -> bytes:
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()

@@ -45,8 +45,9 @@ def test_an_expired_token_is_nobodys(alice: User) -> None:
 def test_a_revoked_token_is_nobodys_at_once(alice: User) -> None:
     token, other = tokens.issue(alice), tokens.issue(alice)
     token_id = ApiToken.objects.earliest("created_at").pk
-    assert tokens.revoke(token_id)
-    assert not tokens.revoke(token_id)
+    tokens.revoke_own(alice, token_id)
+    with pytest.raises(tokens.TokenNotFoundError):
+        tokens.revoke_own(alice, token_id)
     assert tokens.authenticate(token) is None
     assert tokens.authenticate(other) == alice
 
