@@ -139,9 +139,7 @@ def remove(user: User, subject_id: uuid.UUID | str) -> None:
     with transaction.atomic():
         # Changes happen one after another: two could remove the last two.
         User.objects.select_for_update(no_key=True).get(pk=user.pk)
-        row = row_by_id(CertificateSubject.objects.filter(user=user), subject_id)
-        if row is None:
-            raise SubjectNotFoundError(subject_id)
+        row = row_by_id(CertificateSubject.objects.filter(user=user), subject_id, SubjectNotFoundError(subject_id))
         if not _has_other_way_in(user, row):
             raise LastSubjectError
         row.delete()

@@ -20,12 +20,15 @@ def single_row(found: QuerySet[Any, T]) -> T | None:
     return next(iter(found.order_by()[:1]), None)
 
 
-def row_by_id(found: QuerySet[Any, T], ref: object) -> T | None:
-    """The row with this id; None also where the text is no UUID."""
+def row_by_id(found: QuerySet[Any, T], ref: object, missing: Exception) -> T:
+    """The row with this id. Raises `missing` where there is none, also where the text is no UUID."""
     try:
-        return single_row(found.filter(pk=uuid.UUID(str(ref))))
+        row = single_row(found.filter(pk=uuid.UUID(str(ref))))
     except ValueError:
-        return None
+        row = None
+    if row is None:
+        raise missing
+    return row
 
 
 def query_rows(query: str, parameters: Parameters = None) -> list[tuple[Any, ...]]:

@@ -66,9 +66,10 @@ def of(user: User) -> list[ApiToken]:
 
 def revoke_own(user: User, token_id: uuid.UUID | str, actor: User | None = None) -> None:
     """Revoke a token of this user at once. actor: staff who do it. Raises TokenNotFoundError."""
-    row = row_by_id(ApiToken.objects.filter(user=user), token_id)
-    if row is None or not row.delete()[0]:
-        raise TokenNotFoundError(token_id)
+    unknown = TokenNotFoundError(token_id)
+    row = row_by_id(ApiToken.objects.filter(user=user), token_id, unknown)
+    if not row.delete()[0]:
+        raise unknown
     account_changed.send(ApiToken, user=user, what="token_revoked", name=row.label, actor=actor)
 
 

@@ -38,6 +38,7 @@ from identity.models import (
 )
 from identity.sessions import open_sessions
 from identity.signals import user_deactivated, user_deleted
+from identity.single_row import row_by_id
 from identity.users import DELETED, OwnAccountError, UserNotFoundError, check_staff
 from identity.vault import store as vault
 
@@ -55,13 +56,8 @@ class NotDeactivatedError(CategorizedError):
 def find(actor: User | None, user_id: uuid.UUID | str) -> User:
     """A user, for staff. actor: None for the operator. Raises NotStaffError, UserNotFoundError."""
     check_staff(actor)
-    try:
-        found = User.objects.filter(pk=uuid.UUID(str(user_id))).first()
-    except ValueError:
-        found = None
-    if found is None or found.username.startswith(DELETED):
-        raise UserNotFoundError(str(user_id)[:64])
-    return found
+    known = User.objects.exclude(username__startswith=DELETED)
+    return row_by_id(known, user_id, UserNotFoundError(str(user_id)[:64]))
 
 
 def deactivate(actor: User | None, user: User, reason: str = "") -> User:

@@ -205,10 +205,7 @@ def _row_of(proven: Proven) -> LinkedIdentity | None:
 
 
 def _own(user: User, ref: uuid.UUID | str) -> LinkedIdentity:
-    row = row_by_id(LinkedIdentity.objects.filter(user=user), ref)
-    if row is None:
-        raise IdentityNotFoundError(ref)
-    return row
+    return row_by_id(LinkedIdentity.objects.filter(user=user), ref, IdentityNotFoundError(ref))
 
 
 def _lock(user: User) -> None:

@@ -215,10 +215,7 @@ def _with_id(credential_id: bytes) -> Passkey | None:
 
 def _mine(user: User, ref: uuid.UUID | str) -> Passkey:
     """Raises PasskeyNotFoundError."""
-    row = row_by_id(Passkey.objects.filter(user=user), ref)
-    if row is None:
-        raise PasskeyNotFoundError(ref)
-    return row
+    return row_by_id(Passkey.objects.filter(user=user), ref, PasskeyNotFoundError(ref))
 
 
 def _key(row: Passkey) -> PasskeyCredential:

@@ -16,6 +16,7 @@ from identity.audit import log as audit
 from identity.hidden import Secret
 from identity.models import ClientOptions, ClientSecret, User
 from identity.signals import account_changed
+from identity.single_row import row_by_id
 
 from . import clients
 from .errors import ClientInvalidError, ClientNotFoundError, TooManyClientsError
@@ -258,12 +259,7 @@ def _new_secret(application: Application, name: str) -> tuple[ClientSecret, Secr
 @transaction.atomic
 def delete_secret(application: Application, secret_id: str) -> ClientSecret:
     """Raises ClientNotFoundError."""
-    try:
-        found = ClientSecret.objects.filter(application=application, pk=uuid.UUID(secret_id)).first()
-    except ValueError:
-        found = None
-    if found is None:
-        raise ClientNotFoundError
+    found = row_by_id(ClientSecret.objects.filter(application=application), secret_id, ClientNotFoundError())
     ClientSecret.objects.filter(pk=found.pk).delete()
     _changed(application, "secret_removed")
     return found
