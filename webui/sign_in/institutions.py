@@ -27,7 +27,6 @@ from identity.federation import pending
 from identity.federation.errors import FederationError, ProofRefusedError, ServiceBusyError, SignInNotBegunError
 from identity.federation.freshness import Fresh
 from identity.federation.saml import directory, requests, responses, sources
-from identity.federation.saml.decryption import Decryption
 from identity.federation.saml.responses import ServiceProvider
 from identity.linked.errors import LinkedIdentityError
 from identity.linked.proven import Proven
@@ -109,7 +108,7 @@ def take_answer(request: HttpRequest) -> HttpResponse:
     after = own_path(None)
     try:
         password_sign_in.count_request("answer", address_of(request), MOST_ANSWERS)
-        key = Decryption(sources.key_of(settings.SAML_KEY)) if settings.SAML_KEY else None
+        key = sources.key_of(settings.SAML_KEY) if settings.SAML_KEY else None
         checked = responses.check(request.POST.get("SAMLResponse", ""), _us(), key)
         name = secrets.token_urlsafe(32)
         _keep_answer(name, {"proven": checked.proven.as_document(), "request": checked.request_id})

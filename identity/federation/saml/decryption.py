@@ -36,47 +36,43 @@ _MASKS: dict[str | None, hashes.HashAlgorithm] = {
 }
 
 
-class Decryption:
-    """The key of this service."""
+def decrypt(encrypted: etree._Element, key: RSAPrivateKey, *, authenticated: bool) -> bytes:
+    """The content of an EncryptedAssertion. key: of this service. authenticated: a signature around it was checked.
 
-    def __init__(self, key: RSAPrivateKey) -> None:
-        self._key = key
+    Raises ProofRefusedError, which is the same for every cause.
+    """
+    try:
+        return _content(encrypted, key, authenticated)
+    except (ValueError, KeyError, InvalidTag, binascii.Error, AttributeError):
+        raise ProofRefusedError("The answer of the institution cannot be decrypted.") from None
 
-    def decrypt(self, encrypted: etree._Element, *, authenticated: bool) -> bytes:
-        """The content of an EncryptedAssertion. authenticated: whether a signature around it was checked.
 
-        Raises ProofRefusedError, which is the same for every cause.
-        """
-        try:
-            return self._content(encrypted, authenticated)
-        except (ValueError, KeyError, InvalidTag, binascii.Error, AttributeError):
-            raise ProofRefusedError("The answer of the institution cannot be decrypted.") from None
+def _content(encrypted: etree._Element, private_key: RSAPrivateKey, authenticated: bool) -> bytes:
+    data = encrypted.find(f"{{{_XENC}}}EncryptedData")
+    wrapped = next(iter(encrypted.iter(f"{{{_XENC}}}EncryptedKey")), None)
+    if data is None or wrapped is None:
+        raise ValueError("incomplete")
+    algorithm = data.find(f"{{{_XENC}}}EncryptionMethod").get("Algorithm")
+    key = _session_key(wrapped, private_key)
+    octets = base64.b64decode(text_of(data.find(f"{{{_XENC}}}CipherData/{{{_XENC}}}CipherValue")))
+    if algorithm in _GCM and len(key) == _GCM[algorithm]:
+        return AESGCM(key).decrypt(octets[:12], octets[12:], None)
+    if authenticated and algorithm in _CBC and len(key) == _CBC[algorithm]:
+        plain = Cipher(algorithms.AES(key), modes.CBC(octets[:16])).decryptor()
+        padded = plain.update(octets[16:]) + plain.finalize()
+        return padded[: -padded[-1]]
+    raise ValueError("not accepted")
 
-    def _content(self, encrypted: etree._Element, authenticated: bool) -> bytes:
-        data = encrypted.find(f"{{{_XENC}}}EncryptedData")
-        wrapped = next(iter(encrypted.iter(f"{{{_XENC}}}EncryptedKey")), None)
-        if data is None or wrapped is None:
-            raise ValueError("incomplete")
-        algorithm = data.find(f"{{{_XENC}}}EncryptionMethod").get("Algorithm")
-        key = self._session_key(wrapped)
-        octets = base64.b64decode(text_of(data.find(f"{{{_XENC}}}CipherData/{{{_XENC}}}CipherValue")))
-        if algorithm in _GCM and len(key) == _GCM[algorithm]:
-            return AESGCM(key).decrypt(octets[:12], octets[12:], None)
-        if authenticated and algorithm in _CBC and len(key) == _CBC[algorithm]:
-            plain = Cipher(algorithms.AES(key), modes.CBC(octets[:16])).decryptor()
-            padded = plain.update(octets[16:]) + plain.finalize()
-            return padded[: -padded[-1]]
+
+def _session_key(wrapped: etree._Element, private_key: RSAPrivateKey) -> bytes:
+    method = wrapped.find(f"{{{_XENC}}}EncryptionMethod")
+    if method is None or method.get("Algorithm") not in (f"{_XENC}rsa-oaep-mgf1p", f"{_XENC11}rsa-oaep"):
         raise ValueError("not accepted")
-
-    def _session_key(self, wrapped: etree._Element) -> bytes:
-        method = wrapped.find(f"{{{_XENC}}}EncryptionMethod")
-        if method is None or method.get("Algorithm") not in (f"{_XENC}rsa-oaep-mgf1p", f"{_XENC11}rsa-oaep"):
-            raise ValueError("not accepted")
-        digest, mask = method.find(f"{DS}DigestMethod"), method.find(f"{{{_XENC11}}}MGF")
-        padding = OAEP(
-            MGF1(_MASKS[mask.get("Algorithm") if mask is not None else None]),
-            _HASHES[digest.get("Algorithm") if digest is not None else None],
-            None,
-        )
-        octets = base64.b64decode(text_of(wrapped.find(f"{{{_XENC}}}CipherData/{{{_XENC}}}CipherValue")))
-        return self._key.decrypt(octets, padding)
+    digest, mask = method.find(f"{DS}DigestMethod"), method.find(f"{{{_XENC11}}}MGF")
+    padding = OAEP(
+        MGF1(_MASKS[mask.get("Algorithm") if mask is not None else None]),
+        _HASHES[digest.get("Algorithm") if digest is not None else None],
+        None,
+    )
+    octets = base64.b64decode(text_of(wrapped.find(f"{{{_XENC}}}CipherData/{{{_XENC}}}CipherValue")))
+    return private_key.decrypt(octets, padding)

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from lxml import etree
 
 from identity import user_names
@@ -21,7 +22,7 @@ from identity.federation.pending import check_first_use
 from identity.linked.proven import Proven, name_at
 
 from . import directory
-from .decryption import Decryption
+from .decryption import decrypt
 from .documents import DS, SAML, SAMLP, parse, signed, text_of
 from .models import Institution
 
@@ -60,7 +61,7 @@ class Answer:
     request_id: str
 
 
-def check(encoded: str, us: ServiceProvider, key: Decryption | None, now: float | None = None) -> Answer:
+def check(encoded: str, us: ServiceProvider, key: RSAPrivateKey | None, now: float | None = None) -> Answer:
     """Check the value of `SAMLResponse` (HTTP-POST binding). Raises FederationError, LinkedIdentityError."""
     now = time.time() if now is None else now
     root = parse(_decoded(encoded))
@@ -108,7 +109,7 @@ def _issuer(root: etree._Element) -> str:
     return text_of(named)
 
 
-def _assertion(root: etree._Element, institution: Institution, key: Decryption | None) -> etree._Element:
+def _assertion(root: etree._Element, institution: Institution, key: RSAPrivateKey | None) -> etree._Element:
     """The one assertion, as it was signed: itself, or with the whole answer. Raises FederationError."""
     _check_status(root)
     whole = signed(root, institution.certificates)
@@ -139,11 +140,11 @@ def _only_assertion(response: etree._Element) -> etree._Element:
     return found[0]
 
 
-def _decrypted(encrypted: etree._Element, key: Decryption | None, *, authenticated: bool) -> etree._Element:
+def _decrypted(encrypted: etree._Element, key: RSAPrivateKey | None, *, authenticated: bool) -> etree._Element:
     """authenticated: the signature of the whole answer is over the encrypted assertion. Raises FederationError."""
     if key is None:
         raise ProofRefusedError("The answer is encrypted, and this service has no key for it (WAYBILL_SAML_KEY).")
-    assertion = parse(key.decrypt(encrypted, authenticated=authenticated))
+    assertion = parse(decrypt(encrypted, key, authenticated=authenticated))
     _check_ids_inside(assertion)
     return assertion
 
