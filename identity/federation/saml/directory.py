@@ -38,15 +38,6 @@ _SHIBMD, _MDUI = "{urn:mace:shibboleth:metadata:1.0}", "{urn:oasis:names:tc:SAML
 _LANG = "{http://www.w3.org/XML/1998/namespace}lang"
 
 
-@dataclass(frozen=True, slots=True)
-class ListedInstitution:
-    """An institution in a list."""
-
-    id: int
-    name: str
-    domain: str
-
-
 def refresh(source: str, data: bytes, certificates: Sequence[str], *, must_be_signed: bool) -> int:
     """Take over the metadata of a source; institutions that it has no more are deleted. Returns their number.
 
@@ -96,18 +87,18 @@ def read(source: str, data: bytes, certificates: Sequence[str], *, must_be_signe
             yield row
 
 
-def search(text: str) -> list[ListedInstitution]:
+def search(text: str) -> list[Institution]:
     """Institutions whose names, key words or domains have all words of the text, by name, at most `MAX_FOUND`."""
     found = _valid()
     for word in text.replace("\0", "").lower().split()[:10]:
         found = found.filter(search_text__contains=word)
-    return [_found(row) for row in found.order_by("name", "id")[:MAX_FOUND]]
+    return list(found.order_by("name", "id")[:MAX_FOUND])
 
 
-def by_ids(ids: Iterable[int]) -> list[ListedInstitution]:
+def by_ids(ids: Iterable[int]) -> list[Institution]:
     """Institutions that a browser remembers, in this order."""
     rows = {row.pk: row for row in _valid().filter(pk__in=list(ids)[:MAX_FOUND])}
-    return [_found(rows[one]) for one in dict.fromkeys(ids) if one in rows]
+    return [rows[one] for one in dict.fromkeys(ids) if one in rows]
 
 
 def get(pk: int) -> Institution:
@@ -188,10 +179,6 @@ def _valid() -> QuerySet[Institution]:
 def _cut(sources: Sequence[str]) -> list[str]:
     """The names of sources as the column holds them."""
     return [one[:1024] for one in sources]
-
-
-def _found(row: Institution) -> ListedInstitution:
-    return ListedInstitution(row.pk, row.name, row.scopes[0] if row.scopes else "")
 
 
 def _institution(source: str, entity: etree._Element, end: datetime | None, now: datetime) -> Institution | None:

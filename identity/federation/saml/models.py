@@ -28,3 +28,8 @@ class Institution(models.Model):
     class Meta:
         app_label = "identity"
         indexes = (models.Index(fields=["name"], name="institution_by_name"),)
+
+    @property
+    def domain(self) -> str:
+        """One for people, beside the name; "": it has none."""
+        return str(self.scopes[0]) if self.scopes else ""
