@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from urllib.parse import urlsplit
 
 from identity.gsi.printable import FORBIDDEN, FORBIDDEN_IN_LINES
-from identity.issuers.oauth_clients import server_url
+from identity.issuers.oauth_clients import parse_server
 from identity.issuers.oauth_errors import ServerAddressError
 from identity.vault.bindings import MYPROXY_PORT
 
@@ -161,7 +161,7 @@ def _oauth_server(field: str, value: object) -> str:
     if not text:
         return ""
     try:
-        url = server_url(text)
+        url = parse_server(text)
     except ServerAddressError as error:
         raise EndpointInvalidError(field, error.reason) from None
     if url.scheme != "https" or not valid_host(url.host):

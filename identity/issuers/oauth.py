@@ -36,7 +36,8 @@ from identity.gsi.x509 import X509Credential, read_certificates
 from identity.http.https_client import REQUEST_SECONDS, Site
 from identity.http.web_address import Url
 
-from .oauth_clients import OAuthClient, server_url
+from .oauth_clients import OAuthClient
+from .oauth_clients import parse_server as parse_server
 from .oauth_discovery import discover
 from .oauth_errors import (
     BadAnswerError,
@@ -64,24 +65,6 @@ _USELESS = "The certificate of the OAuth server is of no use: {}"
 
 
 @dataclass(frozen=True, slots=True)
-class OAuthServer:
-    """The registered address of a server: https://host[:port][/path]. `host` and `port` are for the address gate."""
-
-    url: Url
-
-    @property
-    def host(self) -> str:
-        return self.url.host
-
-    @property
-    def port(self) -> int:
-        return self.url.port
-
-    def __str__(self) -> str:
-        return str(self.url)
-
-
-@dataclass(frozen=True, slots=True)
 class OAuthAttempt:
     """url: for the user's browser. secret: to be kept encrypted for `finish`, by `state`, for at most `lifetime`."""
 
@@ -101,12 +84,7 @@ class UserAnswer:
     place: str = ""
 
 
-def parse_server(text: str) -> OAuthServer:
-    """The address of a server as owners register it. Raises ServerAddressError."""
-    return OAuthServer(server_url(text))
-
-
-def place_of(server: OAuthServer) -> str:
+def place_of(server: Url) -> str:
     """The end of the address of the callback page for a server that does not name itself in its answers.
 
     Without it, a hostile server could redirect a user to another server. The code of that server would then arrive as a
@@ -138,7 +116,7 @@ def read_answer(text: str) -> UserAnswer:
 
 @sensitive_variables("verifier", "state", "kept")
 def begin(
-    server: OAuthServer,
+    server: Url,
     addresses: Sequence[str],
     client: OAuthClient,
     *,
@@ -150,7 +128,7 @@ def begin(
 
     redirect_uri: of the callback page; a server that does not name itself in its answers gets an address below it.
     """
-    parts = discover(site_of(server.url, addresses, trust, timeout))
+    parts = discover(site_of(server, addresses, trust, timeout))
     place = "" if parts.names_issuer else place_of(server)
     redirect_uri = f"{redirect_uri}/{place}" if place else redirect_uri
     grant = WebApplicationClient(client.identifier)
@@ -176,7 +154,7 @@ def begin(
         "verifier": verifier,
         "state": state,
     }
-    return OAuthAttempt(f"{server.url.origin}{parts.authorize}?{urlencode(query)}", state, json.dumps(kept).encode())
+    return OAuthAttempt(f"{server.origin}{parts.authorize}?{urlencode(query)}", state, json.dumps(kept).encode())
 
 
 def finish(
@@ -201,7 +179,7 @@ def finish(
     try:
         kept: dict[str, Any] = json.loads(secret)
         _check_answer(kept, code, state, issuer, place)
-        site = site_of(server_url(kept["server"]), addresses, trust, timeout)
+        site = site_of(parse_server(kept["server"]), addresses, trust, timeout)
         credential = _certificate(site, client, _token(site, client, kept, code), kept["getcert"], lifetime)
         try:
             trust.admit(credential, now=now)

@@ -27,7 +27,7 @@ class OAuthClient:
     secret: str = field(default="", repr=False)
 
 
-def server_url(text: str) -> Url:
+def parse_server(text: str) -> Url:
     """The address of an OAuth server, as owners of endpoints register it. Raises ServerAddressError."""
     try:
         return parse_url(text, server="an OAuth server")
@@ -45,13 +45,13 @@ def clients_of(text: str) -> Mapping[str, OAuthClient]:
         if len(words) not in (2, 3):
             raise ValueError(f"line {number} is not: https://server identifier [secret]")
         try:
-            clients[str(server_url(words[0]))] = OAuthClient(*words[1:])
+            clients[str(parse_server(words[0]))] = OAuthClient(*words[1:])
         except ServerAddressError as error:
             raise ValueError(f"line {number}: {error.reason}") from None
     return clients
 
 
-def client_for(server: object) -> OAuthClient:
-    """The client that we are at this server. server: also its address."""
+def client_for(server: Url | str) -> OAuthClient:
+    """The client that we are at this server."""
     configured: Mapping[str, OAuthClient] = settings.OAUTH_CLIENTS
     return configured.get(str(server), OAuthClient(settings.PUBLIC_URL))
