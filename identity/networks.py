@@ -1,8 +1,22 @@
-"""The network of a client address, for counters that count requests by origin."""
+"""Addresses in numbers: the network of a client, for counters by origin, and whether a host is this computer."""
 
 from __future__ import annotations
 
 import ipaddress
+
+
+def numeric(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """The address that this text is; None for a name."""
+    try:
+        return ipaddress.ip_address(host)
+    except ValueError:
+        return None
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a connection to this name or address stays on this computer."""
+    address = numeric(host)
+    return host == "localhost" or (address is not None and address.is_loopback)
 
 
 def network_of(address: str) -> str:
@@ -11,9 +25,8 @@ def network_of(address: str) -> str:
     An IPv4-mapped IPv6 address, which a dual-stack socket reports, counts as the IPv4 address: otherwise all IPv4
     clients would share one network. Text that is not an address is returned unchanged.
     """
-    try:
-        known = ipaddress.ip_address(address)
-    except ValueError:
+    known = numeric(address)
+    if known is None:
         return address
     if isinstance(known, ipaddress.IPv4Address):
         return str(known)

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import http.client
 import io
-import ipaddress
 import re
 import socket
 import ssl
@@ -26,6 +25,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from django.views.decorators.debug import sensitive_variables
+
+from identity.networks import is_loopback
 
 from .web_address import Url
 
@@ -141,11 +142,7 @@ class Site:
 
     def _connect(self, until: float) -> socket.socket:
         """Connect to the first address that accepts, with TLS where the URL is https://."""
-        if (
-            self.url.scheme == "http"
-            and not self.plain
-            and not all(_is_loopback(address) for address in self.addresses)
-        ):
+        if self.url.scheme == "http" and not self.plain and not all(map(is_loopback, self.addresses)):
             raise NoTlsError(f"The {self.kind} has no TLS (http://): others could read the request.")
         plain = self._dial(until)
         if self.url.scheme == "http":
@@ -214,10 +211,6 @@ def _left(until: float) -> float:
     if seconds <= 0:
         raise TimeoutError
     return seconds
-
-
-def _is_loopback(address: str) -> bool:
-    return ipaddress.ip_address(address).is_loopback
 
 
 def _complete(data: bytearray) -> bool:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from ipaddress import ip_address
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -31,6 +30,8 @@ from fido2.webauthn import (
     ResidentKeyRequirement,
     UserVerificationRequirement,
 )
+
+from identity import networks
 
 from .errors import PasskeyRefusedError, PasskeysUnavailableError
 
@@ -66,9 +67,9 @@ def site() -> RelyingParty:
     """
     parts = urlsplit(settings.PUBLIC_URL)
     host = parts.hostname or ""
-    if _is_loopback(host):
+    if networks.is_loopback(host):
         host = "localhost"
-    elif parts.scheme != "https" or _is_address(host):
+    elif parts.scheme != "https" or networks.numeric(host) is not None:
         raise PasskeysUnavailableError
     port = f":{parts.port}" if parts.port else ""
     return RelyingParty(host, f"{parts.scheme}://{host}{port}")
@@ -176,15 +177,3 @@ def _count(value: int) -> int:
     if not 0 <= value <= _MAX_COUNT:
         raise PasskeyRefusedError
     return value
-
-
-def _is_loopback(host: str) -> bool:
-    return host == "localhost" or (_is_address(host) and ip_address(host).is_loopback)
-
-
-def _is_address(host: str) -> bool:
-    try:
-        ip_address(host)
-    except ValueError:
-        return False
-    return True

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from oauth2_provider.models import Application
 from identity.audit import log as audit
 from identity.hidden import Secret
 from identity.models import ClientOptions, ClientSecret, User
+from identity.networks import is_loopback
 from identity.signals import account_changed
 from identity.single_row import row_by_id
 
@@ -181,15 +181,6 @@ def origin_of(uri: str) -> str:
     host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
     port = "" if parts.port in (None, {"http": 80, "https": 443}.get(parts.scheme)) else f":{parts.port}"
     return f"{parts.scheme}://{host}{port}"
-
-
-def is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _keep_options(application: Application, spec: ApplicationSpec) -> None:
