@@ -7,6 +7,7 @@ The hash in a file's name only links an authority with its policy and its lists.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +24,11 @@ from .x509 import MAX_PEM, UNREADABLE, read_certificates
 MAX_FILES = 5000
 #: Maximum of octets of a revocation list; the longest published ones have some millions.
 MAX_REVOCATION_LIST = 32 * 1024 * 1024
+
+#: The kinds of files, by their names.
+_NAME = re.compile(
+    r"[0-9a-f]{8}\.(?:(?P<authority>[0-9]+)|(?P<list>r[0-9]+))|(?P<policy>.+\.signing_policy)", re.DOTALL
+)
 
 #: The version of a file: name, time of change in ns, size in octets, inode.
 Stamp = tuple[str, int, int, int]
@@ -105,14 +111,8 @@ def read(folder: Path, found: Iterable[Stamp]) -> AuthorityFiles:
 
 
 def _kind(name: str) -> str | None:
-    stem, _, end = name.rpartition(".")
-    if len(stem) != 8 or not all(letter in "0123456789abcdef" for letter in stem):
-        return "policy" if stem and end == "signing_policy" else None
-    if end.isascii() and end.isdecimal():
-        return "authority"
-    if end[:1] == "r" and end[1:].isascii() and end[1:].isdecimal():
-        return "list"
-    return "policy" if end == "signing_policy" else None
+    found = _NAME.fullmatch(name)
+    return found.lastgroup if found else None
 
 
 def _read_authority(store: AuthorityFiles, stem: str, path: Path) -> None:
