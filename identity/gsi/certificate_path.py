@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
@@ -50,12 +50,12 @@ from .x509 import (
     UNREADABLE,
     ProxyInfo,
     check_key,
+    extension,
     is_legacy_proxy,
     proxy_info,
 )
 
 Certificate = x509.Certificate
-_Extension = TypeVar("_Extension", bound=x509.ExtensionType)
 
 
 class TrustAnchors(Protocol):
@@ -377,11 +377,3 @@ def _has_authority(proxy: Certificate) -> bool:
     """Whether the proxy claims that it may issue certificates as an authority."""
     constraints, usage = extension(proxy, x509.BasicConstraints), extension(proxy, x509.KeyUsage)
     return bool(constraints and constraints.ca) or bool(usage and usage.key_cert_sign)
-
-
-def extension(certificate: Certificate, kind: type[_Extension]) -> _Extension | None:
-    """The certificate's extension of this kind, or None. Raises ValueError where it is unreadable."""
-    try:
-        return certificate.extensions.get_extension_for_class(kind).value
-    except x509.ExtensionNotFound:
-        return None

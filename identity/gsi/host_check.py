@@ -11,7 +11,7 @@ from .distinguished_names import slash_name, spellings
 from .errors import HostMismatchError
 from .name_spelling import modern
 from .printable import quoted
-from .x509 import UNREADABLE
+from .x509 import UNREADABLE, extension
 
 
 def check_host(certificate: x509.Certificate, host: str, subject: str = "") -> None:
@@ -51,9 +51,8 @@ def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 
 def _alternatives(certificate: x509.Certificate) -> tuple[list[str], list[object]]:
-    try:
-        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    except x509.ExtensionNotFound:
+    names = extension(certificate, x509.SubjectAlternativeName)
+    if names is None:
         return [], []
     return names.get_values_for_type(x509.DNSName), list(names.get_values_for_type(x509.IPAddress))
 

@@ -9,6 +9,7 @@ from cryptography import x509
 from cryptography.x509.oid import NameOID
 
 from .distinguished_names import canonical
+from .x509 import extension
 
 #: Supported kinds of names. A constraint on another kind refuses every certificate with such a name.
 _JUDGED = (x509.DirectoryName, x509.DNSName, x509.RFC822Name, x509.IPAddress)
@@ -25,14 +26,14 @@ def _names(certificate: x509.Certificate) -> list[x509.GeneralName]:
     names: list[x509.GeneralName] = [x509.DirectoryName(certificate.subject)] if certificate.subject.rdns else []
     for attribute in certificate.subject.get_attributes_for_oid(NameOID.EMAIL_ADDRESS):
         names.append(x509.RFC822Name(str(attribute.value)))
-    try:
-        names += certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    except x509.ExtensionNotFound:
-        # The host name of certificates without alternative names; check_host still reads it.
-        for attribute in certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME):
-            name = str(attribute.value).rpartition("/")[2]
-            if name.isascii() and "." in name and " " not in name:
-                names.append(x509.DNSName(name))
+    alternatives = extension(certificate, x509.SubjectAlternativeName)
+    if alternatives is not None:
+        return names + list(alternatives)
+    # The host name of certificates without alternative names; check_host still reads it.
+    for attribute in certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME):
+        name = str(attribute.value).rpartition("/")[2]
+        if name.isascii() and "." in name and " " not in name:
+            names.append(x509.DNSName(name))
     return names
 
 

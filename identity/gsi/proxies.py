@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import NameOID
 
 from .errors import ProxyNotPossibleError
-from .x509 import PROXY_CERT_INFO, X509Credential, check_key, proxy_info
+from .x509 import PROXY_CERT_INFO, X509Credential, check_key, extension, proxy_info
 
 #: The start of a proxy's validity lies so far in the past, as with the toolkit, because clocks differ.
 CLOCK_SKEW = timedelta(minutes=5)
@@ -86,18 +86,13 @@ def _check_path(issuer: X509Credential) -> None:
 
 def _key_usage(issuer: x509.Certificate) -> x509.KeyUsage:
     """The issuer's key usage without signing certificates and nonRepudiation (RFC 3820 section 3.6)."""
-    encipherment = True
-    try:
-        usage = issuer.extensions.get_extension_for_class(x509.KeyUsage).value
-        if not usage.digital_signature:
-            raise ProxyNotPossibleError("The certificate may not be used for signatures: no proxy can be made from it.")
-        encipherment = usage.key_encipherment
-    except x509.ExtensionNotFound:
-        pass
+    usage = extension(issuer, x509.KeyUsage)
+    if usage is not None and not usage.digital_signature:
+        raise ProxyNotPossibleError("The certificate may not be used for signatures: no proxy can be made from it.")
     return x509.KeyUsage(
         digital_signature=True,
         content_commitment=False,
-        key_encipherment=encipherment,
+        key_encipherment=usage is None or usage.key_encipherment,
         data_encipherment=False,
         key_agreement=False,
         key_cert_sign=False,

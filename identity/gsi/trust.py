@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from . import authority_files
-from .certificate_path import extension, verify
+from .certificate_path import verify
 from .errors import (
     BadSignatureError,
     ExpiredError,
@@ -37,7 +37,7 @@ from .errors import (
     WeakSignatureError,
 )
 from .host_check import check_host
-from .x509 import UNREADABLE, X509Credential
+from .x509 import UNREADABLE, X509Credential, extension
 
 log = logging.getLogger(__name__)
 

@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import TypeVar
 
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
@@ -37,6 +38,7 @@ from .errors import (
 from .private_keys import costs_too_much, open_key
 
 PrivateKey = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey
+_Extension = TypeVar("_Extension", bound=x509.ExtensionType)
 
 #: The errors of `cryptography` for malformed certificates and keys, some of them raised late. They have no base class.
 UNREADABLE = (
@@ -87,17 +89,25 @@ class ProxyInfo:
         return cls(critical, der.oid_text(policy[0][1]), path_length, len(policy) == 2)
 
 
+def extension(certificate: x509.Certificate, kind: type[_Extension]) -> _Extension | None:
+    """The certificate's extension of this kind, or None. Raises ValueError where it is unreadable."""
+    try:
+        return certificate.extensions.get_extension_for_class(kind).value
+    except x509.ExtensionNotFound:
+        return None
+
+
 def proxy_info(certificate: x509.Certificate) -> ProxyInfo | None:
     """The proxyCertInfo of a proxy (RFC 3820); None for other certificates. Raises ValueError: it is unreadable."""
-    for extension in certificate.extensions:
-        if extension.oid == PROXY_CERT_INFO and isinstance(extension.value, x509.UnrecognizedExtension):
-            return ProxyInfo.parse(extension.value.value, critical=extension.critical)
+    for one in certificate.extensions:
+        if one.oid == PROXY_CERT_INFO and isinstance(one.value, x509.UnrecognizedExtension):
+            return ProxyInfo.parse(one.value.value, critical=one.critical)
     return None
 
 
 def is_legacy_proxy(certificate: x509.Certificate) -> bool:
     """Whether this is a proxy from before RFC 3820: of GT2 ("CN=proxy", no extension) or of GT3 (the draft's)."""
-    if any(extension.oid == DRAFT_PROXY_CERT_INFO for extension in certificate.extensions):
+    if any(one.oid == DRAFT_PROXY_CERT_INFO for one in certificate.extensions):
         return True
     last = list(certificate.subject.rdns[-1]) if certificate.subject.rdns else []
     return (
