@@ -9,9 +9,9 @@ may be used. Answers are text of strangers: whatever is wrong with one is a Pass
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 from django.conf import settings
@@ -78,7 +78,7 @@ def site() -> RelyingParty:
 def ask_for_new(challenge: bytes, handle: bytes, name: str, known: Sequence[PasskeyCredential]) -> dict[str, Any]:
     """The options of `navigator.credentials.create`, as JSON. known: the keys that the user has already."""
     user = PublicKeyCredentialUserEntity(id=handle, name=name, display_name=name)
-    options, _ = _server(site()).register_begin(
+    options, _ = _server().register_begin(
         user,
         [_descriptor(key) for key in known],
         ResidentKeyRequirement.REQUIRED,
@@ -90,7 +90,7 @@ def ask_for_new(challenge: bytes, handle: bytes, name: str, known: Sequence[Pass
 
 def ask_for_proof(challenge: bytes, known: Sequence[PasskeyCredential] = ()) -> dict[str, Any]:
     """The options of `navigator.credentials.get`, as JSON. known: the keys of the user, if the user is known."""
-    options, _ = _server(site()).authenticate_begin(
+    options, _ = _server().authenticate_begin(
         [_descriptor(key) for key in known] or None, UserVerificationRequirement.REQUIRED, challenge
     )
     return dict(options.public_key)
@@ -100,7 +100,7 @@ def check_new(challenge: bytes, answer: str) -> PasskeyCredential:
     """The new key in the answer of a browser. Raises PasskeyRefusedError."""
     try:
         given = _parsed(answer)
-        data = _server(site()).register_complete(_state(challenge), given)
+        data = _server().register_complete(_state(challenge), given)
         credential = data.credential_data
         if credential is None or not 0 < len(credential.credential_id) <= MAX_CREDENTIAL_ID:
             raise PasskeyRefusedError
@@ -111,8 +111,6 @@ def check_new(challenge: bytes, answer: str) -> PasskeyCredential:
         return PasskeyCredential(
             credential.credential_id, encode(dict(credential.public_key)), _count(data.counter), known
         )
-    except PasskeyRefusedError:
-        raise
     except Exception:
         # The library reports by many types what is wrong with octets of strangers.
         raise PasskeyRefusedError from None
@@ -123,8 +121,6 @@ def credential_of(answer: str) -> tuple[bytes, bytes | None]:
     try:
         given = AuthenticationResponse.from_dict(_parsed(answer))
         return bytes(given.raw_id), given.response.user_handle
-    except PasskeyRefusedError:
-        raise
     except Exception:
         raise PasskeyRefusedError from None
 
@@ -132,24 +128,24 @@ def credential_of(answer: str) -> tuple[bytes, bytes | None]:
 def check_proof(challenge: bytes, answer: str, key: PasskeyCredential) -> int:
     """The counter in an answer that was signed by this key. Raises PasskeyRefusedError."""
     try:
-        data = AttestedCredentialData.create(b"\0" * 16, key.credential_id, CoseKey.parse(_mapping(key.public_key)))
+        public_key = CoseKey.parse(cast("Mapping[int, Any]", decode(key.public_key)))
+        data = AttestedCredentialData.create(b"\0" * 16, key.credential_id, public_key)
         given = _parsed(answer)
-        _server(site()).authenticate_complete(_state(challenge), [data], given)
+        _server().authenticate_complete(_state(challenge), [data], given)
         return _count(AuthenticationResponse.from_dict(given).response.authenticator_data.counter)
-    except PasskeyRefusedError:
-        raise
     except Exception:
         raise PasskeyRefusedError from None
 
 
-def _server(at: RelyingParty) -> Fido2Server:
+def _server() -> Fido2Server:
+    at = site()
     entity = PublicKeyCredentialRpEntity(id=at.id, name="Waybill")
     return Fido2Server(entity, AttestationConveyancePreference.NONE, verify_origin=lambda origin: origin == at.origin)
 
 
 def _state(challenge: bytes) -> Any:
     """The state that the library wants back: the challenge, and that the person is verified."""
-    return _server(site()).authenticate_begin(None, UserVerificationRequirement.REQUIRED, challenge)[1]
+    return _server().authenticate_begin(None, UserVerificationRequirement.REQUIRED, challenge)[1]
 
 
 def _descriptor(key: PasskeyCredential) -> PublicKeyCredentialDescriptor:
@@ -167,10 +163,6 @@ def _parsed(answer: str) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise PasskeyRefusedError
     return found
-
-
-def _mapping(public_key: bytes) -> Any:
-    return decode(public_key)
 
 
 def _count(value: int) -> int:

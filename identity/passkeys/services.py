@@ -121,7 +121,7 @@ def ask_after_password(user: User, *, wanted: bool) -> None:
     """Choose whether sign-in by password asks for a passkey too. Raises NoPasskeyError."""
     with transaction.atomic():
         row = User.objects.select_for_update(no_key=True).get(pk=user.pk)
-        if wanted and not Passkey.objects.filter(user=user, copied_at=None).exists():
+        if wanted and not usable(user):
             raise NoPasskeyError
         row.passkey_after_password = wanted
         row.save(update_fields=["passkey_after_password"])
