@@ -21,7 +21,7 @@ from identity.models import OneTimeCodeSecret, RecoveryCode, User
 from identity.signals import account_changed
 from identity.single_row import single_row
 from identity.vault.errors import VaultError
-from identity.vault.rotation import SealedTable
+from identity.vault.rows import SealedTable
 
 from . import totp
 from .errors import CodesEnabledError, CodesNotEnabledError, CodesUnreadableError, CodeUsedError, CodeWrongError

@@ -21,7 +21,7 @@ from identity.models import PendingSecret, User
 
 from .bindings import checked
 from .errors import SecretTooLargeError
-from .rows import lock_user, seal, unseal
+from .rows import PENDING, lock_user
 
 MAX_OCTETS = 64 * 1024
 #: Per user: a new pending secret deletes the oldest above this number.
@@ -66,7 +66,7 @@ def keep_pending(
         _make_room(user_id, _which(user_id, purpose, checked(bound_to), digest))
         row = PendingSecret(user_id=user_id, purpose=purpose, bound_to=bound_to, token_digest=digest)
         row.made_at, row.expires_at = time, time + lifetime
-        seal(row, content)
+        PENDING.seal(row, content)
         row.save(force_insert=True)
 
 
@@ -129,7 +129,7 @@ def _packed(secret: Hidden, more: Mapping[str, Any]) -> Hidden:
 
 
 def _unpacked(row: PendingSecret) -> Pending:
-    content = Hidden(unseal(row))
+    content = PENDING.unseal(row)
     end = _LENGTH_OCTETS + int.from_bytes(content.value[:_LENGTH_OCTETS], "big")
     more = json.loads(content.value[_LENGTH_OCTETS:end])
     return Pending(row.purpose, row.bound_to, row.expires_at, content.value[end:], more)

@@ -7,49 +7,22 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from django.db import models, transaction
-
-from identity.hidden import Hidden
-from identity.models import Credential, PendingSecret
+from django.db import transaction
 
 from . import sealing
 from .errors import VaultError, VaultKeyMissingError
-from .rows import associated
+from .rows import CREDENTIALS, PENDING, SealedTable
 
 #: Row ids that one query reads.
 PAGE = 500
 #: A process that has not read the new key yet may still encrypt by the old one during the rotation.
 PASSES = 3
 
-
-@dataclass(frozen=True, slots=True)
-class SealedTable:
-    """A table with an encrypted column; the row's `key_id` names the key.
-
-    associated: gives the associated data of a row, see `sealing.seal`.
-    """
-
-    model: type[models.Model]
-    column: str
-    associated: Callable[[Any], bytes]
-
-    @property
-    def rows(self) -> models.QuerySet[Any]:
-        return self.model._default_manager.all()
-
-    def unseal(self, row: Any) -> Hidden:
-        return Hidden(sealing.unseal(bytes(getattr(row, self.column)), self.associated(row)))
-
-    def seal(self, row: Any, secret: Hidden) -> None:
-        setattr(row, self.column, sealing.seal(secret, self.associated(row)))
-        row.key_id = sealing.key_id(getattr(row, self.column))
-
-
-_SEALED = {kind.model: kind for kind in (SealedTable(one, "sealed", associated) for one in (Credential, PendingSecret))}
+_SEALED = {kind.model: kind for kind in (CREDENTIALS, PENDING)}
 
 
 def register(kind: SealedTable) -> None:

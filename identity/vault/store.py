@@ -25,7 +25,7 @@ from .bindings import checked, endpoint_binding, myproxy_binding, oauth_binding
 from .errors import CredentialGoneError, SecretTooLargeError, TooManyCredentialsError, VaultError
 from .pending import Pending, find_pending, keep_pending, take_pending
 from .rotation import Rotation, RotationStatus, rotate, status
-from .rows import lock_user, seal, unseal
+from .rows import CREDENTIALS, lock_user
 
 __all__ = [
     "CredentialInfo",
@@ -116,7 +116,7 @@ def store(
         lock_user(user_id)
         row = _row(user_id, bound_to, len(hidden))
         row.kind, row.subject, row.expires_at = CredentialKind(kind).value, _printable(subject), expires_at
-        seal(row, hidden)
+        CREDENTIALS.seal(row, hidden)
         # This is as late as possible: a reader that found nothing before this time must not miss the new credential.
         row.stored_at = moment(now) if row._state.adding else max(moment(now), row.stored_at + _TICK)
         row.save()
@@ -165,7 +165,7 @@ def reveal(credential: CredentialInfo) -> bytes:
     ).first()
     if row is None:
         raise CredentialGoneError
-    return unseal(row)
+    return CREDENTIALS.unseal(row).value
 
 
 def record_activation(credential: CredentialInfo, place: str) -> bool:

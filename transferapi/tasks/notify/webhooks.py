@@ -30,7 +30,7 @@ from identity.http.web_address import Url, WebAddressError, parse_url
 from identity.models import User
 from identity.single_row import query_rows, row_by_id
 from identity.vault.rotation import SealedTable
-from identity.vault.rows import lock_user
+from identity.vault.rows import SealedTable, lock_user
 from transferapi.tasks.errors import RequestError, TooManyWebhooksError, WebhookDisabledError, WebhookNotFoundError
 from transferapi.tasks.models import WITH_ENDS, Delivery, Task, Webhook
 from transferapi.tasks.queries import Page, page
