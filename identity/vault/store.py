@@ -1,7 +1,8 @@
 """The vault: encrypted credentials of users, each bound to an endpoint or to the server that issued it (truth 8).
 
 The public facts about a credential (`CredentialInfo`) are read without decryption; only `reveal` returns the secret.
-Errors: see `identity.vault.errors`. This module logs nothing; local variables hold secrets as `Hidden`.
+Bindings, pending secrets and the rotation are part of its interface. Errors: see `identity.vault.errors`. This module
+logs nothing; local variables hold secrets as `Hidden`.
 """
 
 from __future__ import annotations
@@ -21,40 +22,17 @@ from identity.models import Activation, Credential, PendingSecret, User
 from identity.signals import credential_stored
 from identity.single_row import enum_value
 
-from .bindings import checked, endpoint_binding, myproxy_binding, oauth_binding
-from .errors import CredentialGoneError, SecretTooLargeError, TooManyCredentialsError, VaultError
-from .pending import Pending, find_pending, keep_pending, take_pending
-from .rotation import Rotation, RotationStatus, rotate, status
+from .bindings import checked
+from .bindings import endpoint_binding as endpoint_binding
+from .bindings import myproxy_binding as myproxy_binding
+from .bindings import oauth_binding as oauth_binding
+from .errors import CredentialGoneError, SecretTooLargeError, TooManyCredentialsError
+from .pending import find_pending as find_pending
+from .pending import keep_pending as keep_pending
+from .pending import take_pending as take_pending
+from .rotation import rotate as rotate
+from .rotation import status as status
 from .rows import CREDENTIALS, lock_user
-
-__all__ = [
-    "CredentialInfo",
-    "CredentialKind",
-    "Pending",
-    "Rotation",
-    "RotationStatus",
-    "VaultError",
-    "activated_places",
-    "endpoint_binding",
-    "expire",
-    "find",
-    "find_all",
-    "find_pending",
-    "forget",
-    "forget_activation",
-    "forget_all",
-    "keep_pending",
-    "myproxy_binding",
-    "oauth_binding",
-    "of_user",
-    "record_activation",
-    "remove",
-    "reveal",
-    "rotate",
-    "status",
-    "store",
-    "take_pending",
-]
 
 MAX_SECRET_OCTETS = 256 * 1024
 MAX_CREDENTIALS = 1000
