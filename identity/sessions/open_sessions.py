@@ -15,7 +15,8 @@ from identity.audit import log as audit
 from identity.error_categories import NotFoundError
 from identity.models import User, UserSession
 
-from .store import IDLE, ORIGIN
+from .store import IDLE
+from .store import ORIGIN as ORIGIN
 
 #: Characters of what is kept of a session's origin, as in the table's columns.
 MAX_ADDRESS, MAX_BROWSER, MAX_WAY = 64, 256, 16
@@ -100,6 +101,3 @@ def _session(row: UserSession, here: str) -> OpenSession:
 
 def _ref(key: str) -> str:
     return hashlib.sha256(f"waybill session {key}".encode()).hexdigest()[:32]
-
-
-__all__ = ["ORIGIN", "OpenSession", "SessionNotFoundError", "end", "end_all", "end_others", "of", "origin_of"]

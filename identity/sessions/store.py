@@ -77,6 +77,3 @@ def delete_expired() -> None:
     now = datetime.now(UTC)
     UserSession.objects.filter(expire_date__lt=now).delete()
     UserSession.objects.filter(user__isnull=False, last_used_at__lt=now - IDLE).delete()
-
-
-__all__ = ["IDLE", "MOST", "ORIGIN", "SessionStore", "delete_expired"]
