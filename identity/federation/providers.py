@@ -22,7 +22,6 @@ MOST = 50
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 _DOMAIN = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,250}[A-Za-z0-9])?")
 _SCOPES = ("openid", "profile", "email")
-_OPTIONS = ("name", "domain", "scopes", "at", "label")
 
 
 @dataclass(frozen=True, slots=True)
