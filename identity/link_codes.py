@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
-import secrets
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 from django.db.models import QuerySet
 
-from .hidden import Secret
+from .hidden import Secret, digest_of, new_text
 from .single_row import single_row
 
 T = TypeVar("T")
-#: Random octets of a code; characters of the longest text that is looked up.
-OCTETS, MAX_LENGTH = 32, 64
-
-
-def new_code() -> str:
-    return secrets.token_urlsafe(OCTETS)
-
-
-def digest(code: str) -> bytes:
-    return hashlib.sha256(code.encode("utf-8", "surrogatepass")).digest()
+#: Characters of the longest text that is looked up.
+MAX_LENGTH = 64
 
 
 def is_possible(code: str) -> bool:
@@ -35,14 +25,14 @@ def renew(rows: QuerySet[Any], lifetime: timedelta, now: datetime, **more: objec
 
     None where the link is over. more: other columns to set.
     """
-    code = new_code()
-    changed = rows.filter(expires_at__gt=now).update(digest=digest(code), expires_at=now + lifetime, **more)
+    code = new_text()
+    changed = rows.filter(expires_at__gt=now).update(digest=digest_of(code), expires_at=now + lifetime, **more)
     return Secret(code) if changed else None
 
 
 def row_of(rows: QuerySet[Any, T], code: Secret, lapsed: Exception) -> T:
     """The row of this code, which has its digest. Raises `lapsed` where there is none."""
-    found = single_row(rows.filter(digest=digest(code.value))) if 0 < len(code.value) <= MAX_LENGTH else None
+    found = single_row(rows.filter(digest=digest_of(code.value))) if 0 < len(code.value) <= MAX_LENGTH else None
     if found is None:
         raise lapsed
     return found

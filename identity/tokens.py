@@ -7,22 +7,19 @@ TokenError
 
 from __future__ import annotations
 
-import hashlib
-import secrets
 import uuid
 from datetime import UTC, datetime, timedelta
 
 from django.db import transaction
 
 from .error_categories import CategorizedError, LimitExceededError, NotFoundError
-from .hidden import Secret
+from .hidden import Secret, digest_of, new_text
 from .models import ApiToken, User
 from .signals import account_changed
 from .single_row import row_by_id, single_row
 
 #: A prefix by which readers of logs and secret scanners recognise a leaked token.
 PREFIX = "wb_"
-RANDOM_BYTES = 32
 #: Characters: a longer string is not a token and is not hashed.
 MAX_LENGTH = 256
 #: `last_used_at` is shown to people: it need not be written at every request.
@@ -74,9 +71,9 @@ def revoke_own(user: User, token_id: uuid.UUID | str, actor: User | None = None)
 
 
 def _make(user: User, label: str, lifetime: timedelta | None) -> tuple[ApiToken, str]:
-    token = PREFIX + secrets.token_urlsafe(RANDOM_BYTES)
+    token = new_text(PREFIX)
     expires_at = None if lifetime is None else datetime.now(UTC) + lifetime
-    return ApiToken.objects.create(user=user, label=label, digest=_digest(token), expires_at=expires_at), token
+    return ApiToken.objects.create(user=user, label=label, digest=digest_of(token), expires_at=expires_at), token
 
 
 def authenticate(token: str) -> User | None:
@@ -86,14 +83,10 @@ def authenticate(token: str) -> User | None:
     """
     if not token.startswith(PREFIX) or len(token) > MAX_LENGTH:
         return None
-    found = single_row(ApiToken.objects.select_related("user").filter(digest=_digest(token)))
+    found = single_row(ApiToken.objects.select_related("user").filter(digest=digest_of(token)))
     now = datetime.now(UTC)
     if found is None or not found.user.is_active or (found.expires_at and found.expires_at <= now):
         return None
     if found.last_used_at is None or now - found.last_used_at >= LAST_USED_PRECISION:
         ApiToken.objects.filter(pk=found.pk).update(last_used_at=now)
     return found.user
-
-
-def _digest(token: str) -> bytes:
-    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()

@@ -12,7 +12,7 @@ from django.db import transaction
 from oauth2_provider.models import Application
 
 from identity.audit import log as audit
-from identity.hidden import Secret
+from identity.hidden import Secret, digest_of
 from identity.models import ClientOptions, ClientSecret, User
 from identity.networks import is_loopback
 from identity.signals import account_changed
@@ -243,7 +243,7 @@ def new_secret(application: Application, name: str) -> tuple[ClientSecret, Secre
 
 def _new_secret(application: Application, name: str) -> tuple[ClientSecret, Secret]:
     secret = token_values.client_secret()
-    row = ClientSecret.objects.create(application=application, name=name, digest=token_values.digest(secret))
+    row = ClientSecret.objects.create(application=application, name=name, digest=digest_of(secret))
     return row, Secret(secret)
 
 

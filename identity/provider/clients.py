@@ -16,9 +16,8 @@ from django.db import models
 from django.db.models import F, Func, Value
 from oauth2_provider.models import Application, redirect_to_uri_allowed
 
+from identity.hidden import digest_of
 from identity.models import ClientOptions
-
-from .tokens import values as token_values
 
 #: The page that shows a code for copying, for native applications without a server of their own.
 CODE_PAGE = "/v2/web/auth-code"
@@ -50,7 +49,7 @@ def authenticate(client_id: str, secret: str) -> Application | None:
     found = find(client_id)
     if found is None or not is_confidential(found):
         return None
-    given = token_values.digest(secret)
+    given = digest_of(secret)
     kept = found.secrets.values_list("digest", flat=True)
     return found if sum(hmac.compare_digest(given, bytes(one)) for one in kept) else None
 

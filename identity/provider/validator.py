@@ -19,6 +19,7 @@ from oauthlib.oauth2.rfc6749 import errors
 
 from identity.audit import log as audit
 from identity.audit.log import What
+from identity.hidden import digest_of
 from identity.models import SignIn, User
 from identity.sessions.proof import SignInProof
 
@@ -144,7 +145,7 @@ class Validator(OAuth2Validator):  # type: ignore[misc]  # the toolkit is not ty
 
     def _alarm(self, code: str, client: Application) -> None:
         """A second use of a code means that it was stolen: end the sign-in that it started (RFC 6749 section 4.1.2)."""
-        used = SignIn.objects.filter(code_digest=token_values.digest(code), application=client).first()
+        used = SignIn.objects.filter(code_digest=digest_of(code), application=client).first()
         if used is not None:
             _record(What.CODE_USED_AGAIN, used.user, client, [])
             issue.end(used)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
-import secrets
 from datetime import UTC, datetime, timedelta
 
 from django.db import transaction
 
 from identity.audit import log as audit
 from identity.audit.log import What
-from identity.hidden import Secret
+from identity.hidden import Secret, digest_of, new_text
 from identity.single_row import single_row
 
 from .errors import ScimClientError
@@ -19,7 +17,7 @@ from .models import ScimClient, ScimToken
 
 #: By which readers of logs and secret scanners recognise a leaked token.
 PREFIX = "wbscim_"
-RANDOM_BYTES, MAX_LENGTH = 32, 256
+MAX_LENGTH = 256
 #: Directories, tokens of one directory, and the usual and the greatest bound on users of one directory.
 MAX_CLIENTS, MAX_TOKENS = 50, 5
 USERS, MAX_USERS = 10_000, 1_000_000
@@ -37,7 +35,7 @@ def make_token(name: str, *, takes_over: bool | None = None, max_users: int | No
         raise ScimClientError("name", "1 to 40 small letters, digits, '.', '_' and '-', beginning with a letter")
     if max_users is not None and not 1 <= max_users <= MAX_USERS:
         raise ScimClientError("users", f"a number from 1 to {MAX_USERS}")
-    token = PREFIX + secrets.token_urlsafe(RANDOM_BYTES)
+    token = new_text(PREFIX)
     with transaction.atomic():
         client, _ = ScimClient.objects.get_or_create(name=name, defaults={"max_users": USERS})
         client = ScimClient.objects.select_for_update(no_key=True).get(pk=client.pk)
@@ -48,7 +46,7 @@ def make_token(name: str, *, takes_over: bool | None = None, max_users: int | No
         client.takes_over = client.takes_over if takes_over is None else takes_over
         client.max_users = client.max_users if max_users is None else max_users
         client.save()
-        row = ScimToken.objects.create(client=client, digest=_digest(token))
+        row = ScimToken.objects.create(client=client, digest=digest_of(token))
         audit.record(What.SCIM_TOKEN_MADE, None, {"directory": name, "token": row.pk})
     return Secret(token)
 
@@ -72,14 +70,10 @@ def authenticate(token: str) -> ScimClient | None:
     """The directory of a token. The look-up by digest takes the same time for each wrong token."""
     if not token.startswith(PREFIX) or len(token) > MAX_LENGTH:
         return None
-    found = single_row(ScimToken.objects.select_related("client").filter(digest=_digest(token)))
+    found = single_row(ScimToken.objects.select_related("client").filter(digest=digest_of(token)))
     if found is None:
         return None
     now = datetime.now(UTC)
     if found.last_used_at is None or now - found.last_used_at >= LAST_USED_PRECISION:
         ScimToken.objects.filter(pk=found.pk).update(last_used_at=now)
     return found.client
-
-
-def _digest(token: str) -> bytes:
-    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()

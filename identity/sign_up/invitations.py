@@ -8,11 +8,10 @@ from datetime import datetime, timedelta
 from django.conf import settings
 from django.db.models import QuerySet
 
-from identity import link_codes
 from identity.audit import log as audit
 from identity.audit.log import What
 from identity.clock import moment
-from identity.hidden import Secret
+from identity.hidden import Secret, digest_of, new_text
 from identity.models import Invitation, User
 from identity.users import check_staff
 
@@ -46,12 +45,12 @@ def invite(
         address = rules.checked_address(email) if email else ""
     except AddressRefusedError as error:
         raise InvitationInvalidError("email", error.reason) from None
-    code, time = link_codes.new_code(), moment(now)
+    code, time = new_text(), moment(now)
     # Staff are few: what concurrent requests add to the bound does not matter.
     if _open(time).count() >= MOST:
         raise TooManyInvitationsError(MOST)
     row = Invitation.objects.create(
-        digest=link_codes.digest(code),
+        digest=digest_of(code),
         email=address,
         made_by=actor,
         made_at=time,

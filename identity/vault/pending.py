@@ -5,7 +5,6 @@ Each is taken once. The public data beside the secret (`more`) is encrypted with
 
 from __future__ import annotations
 
-import hashlib
 import json
 import uuid
 from collections.abc import Mapping
@@ -16,7 +15,7 @@ from typing import Any
 from django.db import models, transaction
 
 from identity.clock import moment
-from identity.hidden import Hidden
+from identity.hidden import Hidden, digest_of
 from identity.models import PendingSecret, User
 
 from .bindings import checked
@@ -56,7 +55,7 @@ def keep_pending(
 
     `more` must be JSON values. Raises SecretTooLargeError, BadBindingError, UserGoneError, VaultKeyNotConfiguredError.
     """
-    hidden, digest = Hidden(bytes(secret)), None if token is None else _digest(token)
+    hidden, digest = Hidden(bytes(secret)), None if token is None else digest_of(token)
     del secret, token
     content = _packed(hidden, more or {})
     user_id = user if isinstance(user, uuid.UUID) else user.pk
@@ -99,7 +98,7 @@ def _alive(
     user: User | uuid.UUID, purpose: str, bound_to: str, token: str | None, now: datetime | None
 ) -> models.QuerySet[PendingSecret]:
     user_id = user if isinstance(user, uuid.UUID) else user.pk
-    digest = None if token is None else _digest(token)
+    digest = None if token is None else digest_of(token)
     found = _which(user_id, purpose, bound_to, digest).filter(expires_at__gt=moment(now))
     return found.filter(bound_to=bound_to) if bound_to else found
 
@@ -133,7 +132,3 @@ def _unpacked(row: PendingSecret) -> Pending:
     end = _LENGTH_OCTETS + int.from_bytes(content.value[:_LENGTH_OCTETS], "big")
     more = json.loads(content.value[_LENGTH_OCTETS:end])
     return Pending(row.purpose, row.bound_to, row.expires_at, content.value[end:], more)
-
-
-def _digest(token: str) -> bytes:
-    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
-import secrets
 import uuid
 from typing import Any
+
+from identity.hidden import digest_of, new_text
 
 ACCESS_TOKEN = "wba_"  # noqa: S105 - the beginning of all of them
 REFRESH_TOKEN = "wbr_"  # noqa: S105
 SECRET = "wbs_"  # noqa: S105
-RANDOM_BYTES = 32
 
 
 class ClientId:
@@ -21,22 +20,17 @@ class ClientId:
 
 
 def client_secret() -> str:
-    return SECRET + secrets.token_urlsafe(RANDOM_BYTES)
+    return new_text(SECRET)
 
 
 def access_token(request: Any = None, refresh_token: bool = False) -> str:
-    return ACCESS_TOKEN + secrets.token_urlsafe(RANDOM_BYTES)
+    return new_text(ACCESS_TOKEN)
 
 
 def refresh_token(request: Any = None, refresh_token: bool = False) -> str:
-    return REFRESH_TOKEN + secrets.token_urlsafe(RANDOM_BYTES)
-
-
-def digest(secret: str) -> bytes:
-    """The SHA-256 that is stored for a secret, a code or a token."""
-    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).digest()
+    return new_text(REFRESH_TOKEN)
 
 
 def checksum(token: str) -> str:
-    """The same digest in hexadecimal, as the toolkit stores it."""
-    return digest(token).hex()
+    """The digest in hexadecimal, as the toolkit stores it."""
+    return digest_of(token).hex()
