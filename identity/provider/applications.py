@@ -66,7 +66,9 @@ def admit(client_id: str, name: str, redirect_uris: Sequence[str] = (), *, globu
     spec = ApplicationSpec(name, public=True, redirect_uris=redirect_uris)
     application = new(client_id=known, **_fields(spec))
     ClientOptions.objects.create(application=application, globus_code_page=globus_page)
-    audit.record(audit.What.CLIENT_ADMITTED, None, {**_facts(application), "redirect_uris": application.redirect_uris})
+    audit.record(
+        audit.What.CLIENT_ADMITTED, None, {**clients.facts(application), "redirect_uris": application.redirect_uris}
+    )
     return application
 
 
@@ -80,7 +82,7 @@ def remove(client_id: str) -> None:
     found = admitted.exclude(registration_source=Application.RegistrationSource.DCR).first()
     if found is None:
         raise ClientNotFoundError
-    audit.record(audit.What.CLIENT_REMOVED, None, _facts(found))
+    audit.record(audit.What.CLIENT_REMOVED, None, clients.facts(found))
     found.delete()
 
 
@@ -217,10 +219,6 @@ def _changed(application: Application, what: str) -> None:
     """Inform the owner, as whom an application acts by its secret. A program that registered itself has no owner."""
     if application.user is not None:
         account_changed.send(Application, user=application.user, what=what, name=application.name)
-
-
-def _facts(application: Application) -> dict[str, str]:
-    return {"application": application.name, "client_id": application.client_id}
 
 
 def secrets_of(application: Application) -> list[ClientSecret]:

@@ -90,6 +90,11 @@ def options(application: Application) -> ClientOptions:
     return found
 
 
+def facts(application: Application) -> dict[str, str]:
+    """The facts of an application for the audit log."""
+    return {"application": application.name, "client_id": application.client_id}
+
+
 def rotates(application: Application) -> bool:
     """Whether each use replaces its refresh tokens, and a second use of an old one is an alarm."""
     return options(application).rotates_refresh_tokens

@@ -14,7 +14,7 @@ from identity.audit import log as audit
 from identity.models import SignIn, User
 from identity.signals import identity_removed, identity_renamed
 
-from . import issue, scopes
+from . import clients, issue, scopes
 
 #: Consents in one answer; each of the user's sign-ins adds few.
 MOST = 5000
@@ -99,8 +99,7 @@ def _identity_removed(user: User, username: str, **_: object) -> None:
     """End the consents that were given in a sign-in with this identity, and all unused codes."""
     begun = list(SignIn.objects.select_related("application").filter(user=user, identity__iexact=username))
     for application in {sign_in.application for sign_in in begun}:
-        facts = {"application": application.name, "client_id": application.client_id, "identity": username}
-        audit.record(audit.What.CONSENT_WITHDRAWN, user, facts)
+        audit.record(audit.What.CONSENT_WITHDRAWN, user, {**clients.facts(application), "identity": username})
     for sign_in in begun:
         issue.end(sign_in)
     # The text of a code names its identity, but cannot be searched; a program whose code is gone asks again.
@@ -113,8 +112,7 @@ def _identity_renamed(user: User, username: str, before: str, **_: object) -> No
 
 def withdraw(user: User, application: Application, actor: User | None = None) -> None:
     """Withdraw consent: revoke the application's tokens and unused codes for this user. actor: staff who do it."""
-    facts = {"application": application.name, "client_id": application.client_id}
-    audit.record(audit.What.CONSENT_WITHDRAWN, user, facts, actor=actor)
+    audit.record(audit.What.CONSENT_WITHDRAWN, user, clients.facts(application), actor=actor)
     for sign_in in SignIn.objects.filter(user=user, application=application):
         issue.end(sign_in)
     Grant.objects.filter(user=user, application=application).delete()

@@ -18,7 +18,7 @@ from identity.models import SignIn, SignInToken, User
 from identity.sessions.proof import SignInProof
 from identity.single_row import single_row
 
-from . import scopes
+from . import clients, scopes
 from .tokens import limits as token_limits
 from .tokens import values as token_values
 
@@ -186,8 +186,7 @@ def revoke(token: str, allowed: Callable[[Application], bool]) -> None:
 
 
 def _record_end(user: User, application: Application, kind: str) -> None:
-    facts = {"application": application.name, "client_id": application.client_id, "kind": kind}
-    audit.record(audit.What.TOKEN_TAKEN_BACK, user, facts)
+    audit.record(audit.What.TOKEN_TAKEN_BACK, user, {**clients.facts(application), "kind": kind})
 
 
 @transaction.atomic

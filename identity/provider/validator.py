@@ -20,7 +20,7 @@ from oauthlib.oauth2.rfc6749 import errors
 from identity.audit import log as audit
 from identity.audit.log import What
 from identity.hidden import digest_of
-from identity.models import SignIn, User
+from identity.models import SignIn
 from identity.sessions.proof import SignInProof
 
 from . import clients, issue, openid, scopes
@@ -122,7 +122,7 @@ class Validator(OAuth2Validator):  # type: ignore[misc]  # the toolkit is not ty
             ),
         )
         token_limits.bound_codes(request.user)
-        _record(What.CONSENT_GIVEN, request.user, request.client, request.scopes)
+        audit.record(What.CONSENT_GIVEN, request.user, _facts(request.client, request.scopes))
 
     def get_authorization_code_scopes(self, client_id: str, code: str, redirect_uri: str, request: Any) -> list[str]:
         """Called before the client is known; it only selects the handler of the request."""
@@ -147,7 +147,7 @@ class Validator(OAuth2Validator):  # type: ignore[misc]  # the toolkit is not ty
         """A second use of a code means that it was stolen: end the sign-in that it started (RFC 6749 section 4.1.2)."""
         used = SignIn.objects.filter(code_digest=digest_of(code), application=client).first()
         if used is not None:
-            _record(What.CODE_USED_AGAIN, used.user, client, [])
+            audit.record(What.CODE_USED_AGAIN, used.user, _facts(client, []))
             issue.end(used)
 
     def confirm_redirect_uri(
@@ -263,7 +263,7 @@ class Validator(OAuth2Validator):  # type: ignore[misc]  # the toolkit is not ty
         )
         for oldest in token_limits.sign_ins_beyond(grant.user):
             issue.end(oldest)
-        _record(What.TOKENS_GIVEN, grant.user, grant.application, grant.scope.split(), grant="code")
+        audit.record(What.TOKENS_GIVEN, grant.user, _facts(grant.application, grant.scope.split(), "code"))
         # `updated` shows that a user has signed in with this client.
         Application.objects.filter(pk=grant.application_id).update(updated=datetime.now(UTC))
         return issue.access(
@@ -308,10 +308,6 @@ class Validator(OAuth2Validator):  # type: ignore[misc]  # the toolkit is not ty
         return openid.signed(id_token, request.user, request.scopes, request.authenticated_at, first, by)
 
 
-def _record(what: What, user: User, application: Application, names: Sequence[str], grant: str = "") -> None:
-    audit.record(what, user, _facts(application, names, grant))
-
-
 def _record_once(request: Any, grant: str) -> None:
     """A program may ask for tokens as often as it likes."""
     client, user = request.client, request.client.user if grant == "client_credentials" else request.user
@@ -319,9 +315,8 @@ def _record_once(request: Any, grant: str) -> None:
     audit.record_once(What.TOKENS_GIVEN, user, f"{client.client_id}:{grant}", facts, way="client")
 
 
-def _facts(application: Application, names: Sequence[str], grant: str) -> audit.Facts:
-    client_id = application.client_id
-    return {"application": application.name, "client_id": client_id, "scopes": " ".join(names), "grant": grant}
+def _facts(application: Application, names: Sequence[str], grant: str = "") -> audit.Facts:
+    return {**clients.facts(application), "scopes": " ".join(names), "grant": grant}
 
 
 def _credentials(request: Any) -> tuple[str, str] | None:
