@@ -15,6 +15,7 @@ HttpClientError(reason)          `reason` is a sentence for users; it holds no t
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import io
 import re
@@ -147,26 +148,23 @@ class Site:
         plain = self._dial(until)
         if self.url.scheme == "http":
             return plain
-        try:
+        with contextlib.ExitStack() as closed_on_failure:
+            closed_on_failure.enter_context(plain)
             secure = self.context.wrap_socket(plain, server_hostname=self.url.host, do_handshake_on_connect=False)
-        except BaseException:
-            plain.close()
-            raise
-        try:
+            closed_on_failure.enter_context(secure)
             secure.settimeout(_left(until))
+            self._handshake(secure)
+            closed_on_failure.pop_all()
+        return secure
+
+    def _handshake(self, secure: ssl.SSLSocket) -> None:
+        try:
             secure.do_handshake()
         except ssl.SSLCertVerificationError as error:
-            secure.close()
-            raise InsecureConnectionError(
-                f"The certificate of the {self.kind} is not accepted: {error.verify_message}."
-            ) from None
+            reason = f"The certificate of the {self.kind} is not accepted: {error.verify_message}."
+            raise InsecureConnectionError(reason) from None
         except ssl.SSLError:
-            secure.close()
             raise InsecureConnectionError(f"No secure connection to the {self.kind} could be made.") from None
-        except BaseException:
-            secure.close()
-            raise
-        return secure
 
     def _dial(self, until: float) -> socket.socket:
         for address in self.addresses:
