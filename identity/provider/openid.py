@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import json
 import time
 import uuid
@@ -15,23 +13,19 @@ from django.conf import settings
 from jwcrypto import jwk, jwt
 from oauth2_provider.models import Application
 
+from identity.federation.openid.id_tokens import half_hash
 from identity.linked import shown
 from identity.models import User
 
 from . import clients, scopes
 from .applications import ID_TOKEN_ALGORITHMS
 from .signing_keys import current
+from .signing_keys.current import is_configured as is_configured
 
 #: Both with the same keys. Globus signs by the second, and some programs written for it accept no other.
 ALGORITHMS = ID_TOKEN_ALGORITHMS
-_HASHES = {"RS256": hashlib.sha256, "RS512": hashlib.sha512}
 #: The way back to the Globus backend of the framework python-social-auth, which may accept RS512 only.
 _FRAMEWORK = "/complete/globus/"
-
-
-def is_configured() -> bool:
-    """Without a key (WAYBILL_OIDC_KEY) the server issues no identity tokens; everything else works."""
-    return current.is_configured()
 
 
 def algorithm(application: Application, redirect_uri: str) -> str:
@@ -75,7 +69,7 @@ def signed(
         "iss": issuer(),
         "exp": now + lifetime,
         **({"auth_time": int(authenticated_at)} if authenticated_at > 0 else {}),
-        "at_hash": _half_hash(access_token, by),
+        "at_hash": half_hash(by, access_token),
         "jti": str(uuid.uuid4()),
     }
     key = current.signer()
@@ -83,12 +77,6 @@ def signed(
     token = jwt.JWT(header=header, claims=json.dumps(all_claims))
     token.make_signed_token(key)
     return str(token.serialize())
-
-
-def _half_hash(access_token: str, by: str) -> str:
-    """OpenID Connect Core section 3.1.3.6: the hash of the algorithm that signs."""
-    whole = _HASHES[by](access_token.encode()).digest()
-    return base64.urlsafe_b64encode(whole[: len(whole) // 2]).decode().rstrip("=")
 
 
 def _key_id(key: jwk.JWK, by: str) -> str:

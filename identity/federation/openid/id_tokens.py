@@ -40,7 +40,7 @@ def check(
     _check_times(claims, now)
     if not hmac.compare_digest(str(claims.get("nonce", "")).encode("utf-8", "replace"), nonce.encode()):
         raise ProofRefusedError("The identity token of the provider is of another sign-in.")
-    if "at_hash" in claims and claims["at_hash"] != _half_hash(algorithm, access_token):
+    if "at_hash" in claims and claims["at_hash"] != half_hash(algorithm, access_token):
         raise ProofRefusedError("The tokens of the provider do not belong together.")
     return claims
 
@@ -112,7 +112,7 @@ def _check_times(claims: Mapping[str, Any], now: float) -> None:
         raise ProofRefusedError("The identity token is too old.")
 
 
-def _half_hash(algorithm: str, text: str) -> str:
-    """OpenID Connect Core, 3.1.3.6."""
+def half_hash(algorithm: str, text: str) -> str:
+    """The `at_hash` of an access token, by the hash of the algorithm that signs (OpenID Connect Core, 3.1.3.6)."""
     digest = _HASHES[algorithm](text.encode("ascii", "replace")).digest()
     return base64.urlsafe_b64encode(digest[: len(digest) // 2]).decode().rstrip("=")

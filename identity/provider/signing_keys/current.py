@@ -31,6 +31,7 @@ def _parsed(text: str) -> tuple[SigningKey, ...]:
 
 
 def is_configured() -> bool:
+    """Without a key (WAYBILL_OIDC_KEY) the server issues no identity tokens; everything else works."""
     return bool(_keys())
 
 
