@@ -1,4 +1,4 @@
-"""Queries for at most one row, queries and other statements in SQL, and values of enums in rows."""
+"""Queries for at most one row, bounded deletions, statements in SQL, and values of enums in rows."""
 
 from __future__ import annotations
 
@@ -29,6 +29,12 @@ def row_by_id(found: QuerySet[Any, T], ref: object, missing: Exception) -> T:
     if row is None:
         raise missing
     return row
+
+
+def delete_first(found: QuerySet[Any, Any], most: int) -> int:
+    """Delete the first of these rows, at most so many; returns the number of rows deleted, with those that depend."""
+    keys = list(found.values_list("pk", flat=True)[:most])
+    return int(found.model._default_manager.filter(pk__in=keys).delete()[0]) if keys else 0
 
 
 def query_rows(query: str, parameters: Parameters = None) -> list[tuple[Any, ...]]:

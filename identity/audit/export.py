@@ -15,6 +15,7 @@ from django.db.models import Q, QuerySet
 
 from identity.clock import moment
 from identity.models import AuditEvent, User
+from identity.single_row import delete_first
 from identity.users import check_staff
 
 from . import log
@@ -86,8 +87,7 @@ def forget_old(now: datetime | None = None) -> int:
     if not days:
         return 0
     old = AuditEvent.objects.filter(at__lt=moment(now) - timedelta(days=days))
-    keys = list(old.order_by("at", "pk").values_list("pk", flat=True)[:AT_ONCE])
-    return int(AuditEvent.objects.filter(pk__in=keys).delete()[0]) if keys else 0
+    return delete_first(old.order_by("at", "pk"), AT_ONCE)
 
 
 def _cells(values: dict[str, object]) -> list[str]:

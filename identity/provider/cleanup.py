@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 from django.db.models import Exists, OuterRef, QuerySet
 from oauth2_provider.models import AccessToken, Grant, RefreshToken
 from oauth2_provider.settings import oauth2_settings
 
 from identity.models import SignIn
+from identity.single_row import delete_first
 
 from . import registration
 
@@ -44,14 +44,9 @@ def delete_expired(now: datetime | None = None) -> int:
         registration.surplus(),
         registration.counted(now),
     ]
-    return sum(_delete(rows) for rows in over)
+    return sum(delete_first(rows.order_by("pk"), BATCH) for rows in over)
 
 
 def _empty_sign_ins(now: datetime) -> QuerySet[SignIn]:
     renewals = RefreshToken.objects.filter(token_family=OuterRef("pk"))
     return SignIn.objects.filter(~Exists(renewals), tokens__isnull=True, created_at__lt=now - ALARM)
-
-
-def _delete(rows: QuerySet[Any]) -> int:
-    keys = list(rows.order_by("pk").values_list("pk", flat=True)[:BATCH])
-    return int(rows.model.objects.filter(pk__in=keys).delete()[0]) if keys else 0

@@ -14,6 +14,7 @@ from django.contrib.auth import SESSION_KEY
 from django.contrib.sessions.backends import db
 
 from identity.models import UserSession
+from identity.single_row import delete_first
 
 #: Sessions of one user.
 MOST = 100
@@ -68,8 +69,7 @@ def _show_origin(row: UserSession, origin: dict[str, Any]) -> None:
 def _end_first(user_id: UUID) -> None:
     """End the sessions of a user beyond MOST."""
     of_user = UserSession.objects.filter(user_id=user_id).order_by("-expire_date", "session_key")
-    if beyond := list(of_user.values_list("session_key", flat=True)[MOST : 2 * MOST]):
-        UserSession.objects.filter(session_key__in=beyond).delete()
+    delete_first(of_user[MOST:], MOST)
 
 
 def delete_expired() -> None:
