@@ -69,7 +69,7 @@ def _parts(found: QuerySet[AuditEvent], form: str) -> Iterator[str]:
         after = batch[-1].pk
         documents = [document(row) for row in batch]
         if form == "csv":
-            yield _csv([_cells(one) for one in documents])
+            yield _csv([_cell(one[name]) for name in COLUMNS] for one in documents)
         else:
             yield "".join(f"{json.dumps(one, ensure_ascii=False)}\n" for one in documents)
 
@@ -88,10 +88,6 @@ def forget_old(now: datetime | None = None) -> int:
         return 0
     old = AuditEvent.objects.filter(at__lt=moment(now) - timedelta(days=days))
     return delete_first(old.order_by("at", "pk"), AT_ONCE)
-
-
-def _cells(values: dict[str, object]) -> list[str]:
-    return [_cell(values[name]) for name in COLUMNS]
 
 
 def _cell(value: object) -> str:
