@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
@@ -48,8 +48,8 @@ class AuthorizationRequest:
     redirect_uri: str
     fields: Mapping[str, str]
     #: The request as it is passed to oauthlib's server.
-    _query: str = field(repr=False)
-    _here: str = field(repr=False)
+    _query: str
+    _here: str
 
     @property
     def state(self) -> str | None:
@@ -105,9 +105,7 @@ def read(query: str, here: str) -> AuthorizationRequest:
     """
     given = _parsed(query)
     fields = dict(given)
-    plain = urlencode(
-        [(name, value) for name, value in given if name not in _UNHEARD and name != "scope"] + _scope(given)
-    )
+    plain = urlencode([(name, value) for name, value in given if name not in _UNHEARD] + _scope(given))
     try:
         names, credentials = server().validate_authorization_request(f"{_ADDRESS}?{plain}", headers={HERE: here})
         request = credentials["request"]
