@@ -108,9 +108,7 @@ def _apply(client: ScimClient, group: Group, change: GroupChange) -> None:
     if change.name is not None:
         group.name = services.checked_name(change.name)
     if change.external_id is not None:
-        if len(change.external_id) > users.MAX_EXTERNAL_ID or "\0" in change.external_id:
-            raise ScimInvalidError("externalId", f"At most {users.MAX_EXTERNAL_ID} characters.")
-        group.scim_external_id = change.external_id
+        group.scim_external_id = users.checked_external_id(change.external_id)
     with unless_taken("scim_group_external_id_once", ScimTakenError("Another group has this externalId.")):
         group.save()
     if change.steps:

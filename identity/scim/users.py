@@ -166,9 +166,7 @@ def _apply(row: ScimUser, change: UserChange) -> None:
     if email is not None or full_name is not None:
         users.change(user, UserDetails(email, full_name))
     if change.external_id is not None:
-        if len(change.external_id) > MAX_EXTERNAL_ID or "\0" in change.external_id:
-            raise ScimInvalidError("externalId", f"At most {MAX_EXTERNAL_ID} characters.")
-        row.external_id = change.external_id
+        row.external_id = checked_external_id(change.external_id)
     if change.active is not None:
         _set_active(row, active=change.active)
     with unless_taken("scim_user_external_id_once", ScimTakenError("Another user has this externalId.")):
@@ -194,16 +192,19 @@ def _condition(attribute: str, value: str | bool) -> Q:
     if lookup is None:
         raise ScimInvalidError("filter", f"Users are not found by {attribute[:50]}.")
     if attribute == "active":
-        if not isinstance(value, bool):
-            value = value.lower() == "true"
-        return Q(**{lookup: value})
+        return Q(user__is_active=value if isinstance(value, bool) else value.lower() == "true")
     if not isinstance(value, str):
         raise ScimInvalidError("filter", "Expected a string in quotes.")
     if attribute == "id":
         return Q(user_id=parsed_id(value))
-    if attribute == "username":
-        value = user_names.local(value)
-    return Q(**{lookup: value})
+    return Q(**{lookup: user_names.local(value) if attribute == "username" else value})
+
+
+def checked_external_id(text: str) -> str:
+    """Raises ScimInvalidError."""
+    if len(text) > MAX_EXTERNAL_ID or "\0" in text:
+        raise ScimInvalidError("externalId", f"At most {MAX_EXTERNAL_ID} characters.")
+    return text
 
 
 def parsed_id(text: str) -> uuid.UUID:
