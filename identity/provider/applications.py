@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -57,10 +56,9 @@ def admit(client_id: str, name: str, redirect_uris: Sequence[str] = (), *, globu
 
     globus_page: its users may also come back to the page of Globus that shows a code. Raises ClientInvalidError.
     """
-    try:
-        known = str(uuid.UUID(client_id))
-    except ValueError:
-        raise ClientInvalidError("id", "a UUID") from None
+    known = clients.one_form(client_id)
+    if not known:
+        raise ClientInvalidError("id", "a UUID")
     if Application.objects.filter(client_id=known).exists():
         raise ClientInvalidError("id", "there is an application with this id already")
     spec = ApplicationSpec(name, public=True, redirect_uris=redirect_uris)
@@ -75,10 +73,7 @@ def admit(client_id: str, name: str, redirect_uris: Sequence[str] = (), *, globu
 @transaction.atomic
 def remove(client_id: str) -> None:
     """Remove a program that the operator admitted, with its tokens. Raises ClientNotFoundError."""
-    try:
-        admitted = Application.objects.filter(client_id=str(uuid.UUID(client_id)), user=None)
-    except ValueError:
-        raise ClientNotFoundError from None
+    admitted = Application.objects.filter(client_id=clients.one_form(client_id), user=None)
     found = admitted.exclude(registration_source=Application.RegistrationSource.DCR).first()
     if found is None:
         raise ClientNotFoundError
@@ -88,11 +83,8 @@ def remove(client_id: str) -> None:
 
 def find(user: User, client_id: str) -> Application:
     """One of the user's own applications. Raises ClientNotFoundError."""
-    try:
-        name = str(uuid.UUID(client_id))
-    except ValueError:
-        raise ClientNotFoundError from None
-    found = Application.objects.select_related("options").filter(user=user, client_id=name).first()
+    own = Application.objects.select_related("options").filter(user=user)
+    found = own.filter(client_id=clients.one_form(client_id)).first()
     if found is None:
         raise ClientNotFoundError
     return found

@@ -33,15 +33,19 @@ MAX_CREDENTIALS = 1024
 
 def find(client_id: str) -> Application | None:
     """None also when the application's owner is not active."""
-    try:
-        name = str(uuid.UUID(client_id))
-    except ValueError:
-        return None
     kept = Application.objects.select_related("user", "options")
-    found: Application | None = kept.filter(client_id=name).first()
+    found: Application | None = kept.filter(client_id=one_form(client_id)).first()
     if found is None or (found.user is not None and not found.user.is_active):
         return None
     return found
+
+
+def one_form(client_id: str) -> str:
+    """An id of a client as it is stored; "", which is the id of none, for a text that is no UUID."""
+    try:
+        return str(uuid.UUID(client_id))
+    except ValueError:
+        return ""
 
 
 def authenticate(client_id: str, secret: str) -> Application | None:
