@@ -32,8 +32,6 @@ _LENGTH_OCTETS = 4
 class Pending:
     """A pending secret that was found or taken. `more` is the data that was stored beside the secret."""
 
-    purpose: str
-    bound_to: str
     expires_at: datetime
     secret: bytes = field(repr=False)
     more: Mapping[str, Any] = field(repr=False)
@@ -131,4 +129,4 @@ def _unpacked(row: PendingSecret) -> Pending:
     content = PENDING.unseal(row)
     end = _LENGTH_OCTETS + int.from_bytes(content.value[:_LENGTH_OCTETS], "big")
     more = json.loads(content.value[_LENGTH_OCTETS:end])
-    return Pending(row.purpose, row.bound_to, row.expires_at, content.value[end:], more)
+    return Pending(row.expires_at, content.value[end:], more)
