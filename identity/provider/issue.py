@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -35,23 +35,15 @@ class IssuedTokens:
     refresh_token: str | None
     expires_in: int
 
-    @property
-    def resource_server(self) -> str:
-        return scopes.resource_server(self.scope)
-
     def document(self) -> dict[str, Any]:
         found: dict[str, Any] = {
             "access_token": self.access_token,
             "scope": self.scope,
             "expires_in": self.expires_in,
             "token_type": "Bearer",
-            "resource_server": self.resource_server,
+            "resource_server": scopes.resource_server(self.scope),
         }
         return found if self.refresh_token is None else {**found, "refresh_token": self.refresh_token}
-
-    def with_renewal(self, token: str) -> IssuedTokens:
-        """Add the refresh token, which stays valid: clients would take a missing one for revoked."""
-        return replace(self, refresh_token=token)
 
 
 def access(

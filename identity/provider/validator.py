@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -283,7 +284,8 @@ class Validator(OAuth2Validator):  # type: ignore[misc]  # the toolkit is not ty
             self._used_again(request.renewal)
             raise errors.InvalidGrantError(request=request)
         _record_once(request, "refresh_token")
-        return [issued if rotated else issued.with_renewal(token["refresh_token"])]
+        # Also one that stays valid is in the answer: clients would take a missing one for revoked.
+        return [replace(issued, refresh_token=token["refresh_token"])]
 
     # ---- OpenID Connect
 
