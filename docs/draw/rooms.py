@@ -33,7 +33,7 @@ def imports_table() -> str:
 
 def engine_group(name: str) -> str | None:
     """The folder of the engine that a module lies in; the slice by itself, and the other modules of its root as one."""
-    if not name.startswith(ENGINE + ".") or name.startswith(f"{ENGINE}.fakes"):
+    if not name.startswith(ENGINE + "."):
         return None
     inner = name.removeprefix(ENGINE + ".").partition(".")[0]
     if modules()[name].name == "__init__.py" or package(name) != ENGINE:

@@ -18,13 +18,13 @@ from endpoints.gridftp.connection import ControlConnection
 from endpoints.gridftp.faults import Kind, Side
 from endpoints.gridftp.third_party.lane import ThirdPartyLane
 from endpoints.sessions.remote import RemoteSession
+from tests.engine_fakes import MemoryCredentials, MemoryStore
+from tests.engine_fakes.clock import EPOCH
 from tests.faults.lane_matrix import Case, Trouble, Verdict
 from tests.faults.scenes import SCENES, Arena
 from tests.faults.stations import Station
 from tests.gridftp.proxy import Deed, MisbehavingProxy, Plan
 from transferapi.tasks.records import TaskEndpoint, TaskSpec
-from workers.engine.fakes import MemoryCredentials, MemoryStore
-from workers.engine.fakes.clock import EPOCH
 from workers.engine.slice import run_slice
 from workers.session_factory import RealSessions
 from workers.sessions.pool import SessionKey, SessionPool

@@ -14,9 +14,9 @@ import pytest
 
 from endpoints.gridftp.faults import FaultError, FaultScope, Side
 from endpoints.gridftp.server import GridFtpServer
+from tests.engine_fakes import MemoryCredentials, MemoryStore
 from tests.gridftp.toolkit import ToolkitServer, hand_over
 from transferapi.tasks.records import TaskEndpoint, TaskSpec
-from workers.engine.fakes import MemoryCredentials, MemoryStore
 from workers.engine.slice import SliceResult, run_slice
 from workers.session_factory import RealSessions
 from workers.sessions.pool import LONGEST_ABSENCE, Address, SessionPool

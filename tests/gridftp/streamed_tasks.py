@@ -10,10 +10,10 @@ from pathlib import Path
 
 from endpoints.gridftp.faults import Side
 from endpoints.gridftp.login import ANONYMOUS, Login
+from tests.engine_fakes import MemoryCredentials, MemoryStore
 from tests.faults.engine_matrix import FastClock, end_pool
 from tests.gridftp.ssh_grid import until
 from transferapi.tasks.records import TaskEndpoint, TaskSpec
-from workers.engine.fakes import MemoryCredentials, MemoryStore
 from workers.engine.ports import Clock
 from workers.engine.slice import run_slice
 from workers.session_factory import RealSessions

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from workers.engine.fakes import VirtualLoop
+from tests.engine_fakes import VirtualLoop
 
 
 def pytest_asyncio_loop_factories(item: pytest.Item) -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:

@@ -145,8 +145,6 @@ def test_arrows_between_folders_are_one_way(folder: str) -> None:
 
 
 def test_the_engine_is_used_through_its_slice() -> None:
-    """The fakes are for tests; the folders of the engine do not import the slice, which puts them together."""
+    """The folders of the engine do not import the slice, which puts them together."""
     graph = module_graph()
     assert [name for name in graph if "workers.engine.slice" in graph[name] and name.startswith("workers.engine")] == []
-    fakes = {name for name in graph if name.startswith("workers.engine.fakes")}
-    assert [name for name in graph if graph[name] & fakes and name not in fakes] == []

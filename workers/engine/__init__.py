@@ -2,7 +2,7 @@
 
 slice     one slice of one task: the parts are put together, watched, and ended in order
 work      the context that the parts of a slice share: ports, deadline, backoff, and how the slice ends
-ports     the interfaces of the engine to the world; `fakes` implements them in memory
+ports     the interfaces of the engine to the world; `tests/engine_fakes` implements them in memory
 retry     what follows from a fault (pure)
 scan/     items become files: listings, patterns, filters, symbolic links, and the comparison for sync
 queue/    the pending files, sorted into chunks and given to lanes

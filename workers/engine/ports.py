@@ -1,4 +1,4 @@
-"""The ports of the engine: task store, sessions and lanes, clock. `fakes/` has an in-memory fake of each.
+"""The ports of the engine: task store, sessions and lanes, clock. `tests/engine_fakes/` has an in-memory fake of each.
 
 The engine uses no Django, no socket and no clock of its own. A path is a `str` decoded with surrogateescape.
 """

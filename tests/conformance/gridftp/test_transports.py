@@ -19,11 +19,11 @@ from endpoints.gridftp.faults import Side
 from endpoints.gridftp.login import Login
 from endpoints.gridftp.server import GridFtpServer
 from endpoints.gridftp.third_party.slots import FileEvent, FileProgress, FileSettled
+from tests.engine_fakes import MemoryCredentials, MemoryStore
 from tests.gridftp.authority import Authority
 from tests.gridftp.grid import login_of
 from tests.gridftp.toolkit import ToolkitServer
 from transferapi.tasks.records import FileRow, TaskEndpoint, TaskSpec
-from workers.engine.fakes import MemoryCredentials, MemoryStore
 from workers.engine.lanes.lane_pool import NO_UDT
 from workers.engine.ports import TCP, UDT, Lane, Transport
 from workers.engine.slice import SliceResult, run_slice

@@ -14,12 +14,12 @@ from endpoints.gridftp.client import GridFTPSession
 from endpoints.gridftp.facts import FACTS
 from endpoints.gridftp.faults import Side
 from endpoints.gridftp.server import GridFtpServer
+from tests.engine_fakes import MemoryCredentials, MemoryStore
 from tests.faults.engine_matrix import end_pool
 from transferapi.tasks.records import TaskEndpoint, TaskSpec
 from workers.engine.credentials import Credentials
 from workers.engine.delete.extras import SKIPPED
 from workers.engine.delete.tree_remover import TreeRemover
-from workers.engine.fakes import MemoryCredentials, MemoryStore
 from workers.engine.slice import run_slice
 from workers.engine.work import SliceContext
 from workers.session_factory import RealSessions

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from endpoints.gridftp.faults import Kind, Side, make_fault
+from tests.engine_fakes import MemorySessions, MemoryTree
 from tests.unit.engine.world import World
-from workers.engine.fakes import MemorySessions, MemoryTree
 
 pytestmark = pytest.mark.virtual_time
 

@@ -12,9 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from endpoints.gridftp.faults import FaultScope, Kind, Side, make_fault
+from tests.engine_fakes import State
 from tests.unit.engine.world import World, each_in_virtual_time
 from workers.engine.credentials import CHECK_INTERVAL, MARGIN
-from workers.engine.fakes import State
 from workers.engine.slice import SliceResult
 
 pytestmark = pytest.mark.virtual_time

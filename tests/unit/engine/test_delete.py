@@ -12,12 +12,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from endpoints.gridftp.faults import Fault, FaultScope, Kind, make_fault
+from tests.engine_fakes import MemoryLease
+from tests.engine_fakes import store as fake_store
 from tests.unit.engine.world import World, each_in_virtual_time
 from transferapi.tasks.records import FileRow, FoundFile, ItemRow
 from workers.engine.bounds import Memory
 from workers.engine.delete import delete_task
-from workers.engine.fakes import MemoryLease
-from workers.engine.fakes import store as fake_store
 from workers.engine.slice import SliceResult
 
 pytestmark = pytest.mark.virtual_time

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 from endpoints.gridftp.facts import Entry
 from endpoints.gridftp.faults import Fault, FaultScope, Kind, make_fault
+from tests.engine_fakes import run
+from tests.engine_fakes.store import MemoryLease
 from tests.unit.engine.world import ItemSpec, World, each_in_virtual_time
 from workers.engine.delete import tree_remover
 from workers.engine.delete.extras import SKIPPED
 from workers.engine.delete.tree_remover import TreeRemover
-from workers.engine.fakes import run
-from workers.engine.fakes.store import MemoryLease
 from workers.engine.slice import SliceResult
 
 pytestmark = pytest.mark.virtual_time

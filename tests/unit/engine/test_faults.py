@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from endpoints.gridftp.faults import Fault, FaultScope, Kind, make_fault
+from tests.engine_fakes import State, run
 from tests.unit.engine.world import World, each_in_virtual_time
-from workers.engine.fakes import State, run
 
 pytestmark = pytest.mark.virtual_time
 

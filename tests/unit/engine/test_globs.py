@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from endpoints.gridftp.faults import Kind, make_fault
 from endpoints.gridftp.patterns import is_pattern
+from tests.engine_fakes import MemoryTree
 from tests.unit.engine.world import World
-from workers.engine.fakes import MemoryTree
 from workers.engine.scan import globs
 from workers.engine.scan.globs import matcher
 from workers.engine.slice import SliceResult

@@ -6,9 +6,9 @@ import pytest
 
 from endpoints.gridftp.facts import Entry
 from endpoints.gridftp.faults import FaultError, FaultScope, Kind, Side, make_fault
+from tests.engine_fakes import MemoryTree, State
 from tests.unit.engine.world import World
 from transferapi.tasks.records import ItemRow
-from workers.engine.fakes import MemoryTree, State
 from workers.engine.scan.links import MAX_ATTEMPTS, found_link, relative
 
 pytestmark = pytest.mark.virtual_time

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from endpoints.gridftp.faults import FaultScope, Kind, make_fault
+from tests.engine_fakes import run
 from tests.unit.engine.world import World
 from transferapi.tasks.records import FileRow
-from workers.engine.fakes import run
 from workers.engine.queue.queue_feeder import TemporaryNames, partials
 from workers.engine.slice import SliceResult
 

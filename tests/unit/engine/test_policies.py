@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from endpoints.gridftp.faults import Fault, FaultScope, Kind, Side, classify, make_fault
 from endpoints.gridftp.replies import Reply
+from tests.engine_fakes import State
 from tests.unit.engine.test_retry import JITTER, LATER, NOW
 from tests.unit.engine.world import World
-from workers.engine.fakes import State
 from workers.engine.retry import SOURCE_ERRORS, Fail, PassOver, Policy, Retry, decide
 
 pytestmark = pytest.mark.virtual_time

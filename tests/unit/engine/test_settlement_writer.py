@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from endpoints.gridftp.faults import Kind, make_fault
+from tests.engine_fakes import ManualClock, MemoryLease, MemoryStore
 from transferapi.tasks.records import FaultedFile, FileRow, FoundFile, PartialFile, SettledFile
-from workers.engine.fakes import ManualClock, MemoryLease, MemoryStore
 from workers.engine.settle.settlement_writer import FULL, INTERVAL, SettlementWriter
 
 pytestmark = pytest.mark.virtual_time

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from endpoints.gridftp.faults import Fault, FaultScope, Kind, Side, make_fault
+from tests.engine_fakes import FaultSource, MemoryLane, MemoryLease, MemorySessions, State
 from tests.unit.engine.world import World
 from transferapi.config import CHECKOUT
 from transferapi.tasks.records import FileRow, FoundFile, ItemRow, Settlement
-from workers.engine.fakes import FaultSource, MemoryLane, MemoryLease, MemorySessions, State
 from workers.engine.ports import TCP, Transport
 from workers.engine.queue.file_queue import CAPACITY
 from workers.engine.slice import SliceResult

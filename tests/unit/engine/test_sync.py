@@ -10,10 +10,10 @@ import pytest
 
 from endpoints.gridftp.facts import Entry
 from endpoints.gridftp.faults import FaultError, FaultScope, Kind, Side, make_fault
+from tests.engine_fakes import MemoryTree, State
 from tests.unit.engine.world import World
 from transferapi.tasks.records import SYMLINK, FoundFile
 from workers.engine.control_sessions import ControlSessions
-from workers.engine.fakes import MemoryTree, State
 from workers.engine.scan import checksum_comparison, comparison, scanner
 from workers.engine.scan.comparison import SyncLevel, Verdict, verdict
 

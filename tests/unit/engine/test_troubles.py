@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 import pytest
 
 from endpoints.gridftp.faults import Fault, FaultScope, Kind, Side, make_fault
+from tests.engine_fakes import MemoryLane, MemoryLease, MemoryStore
 from tests.unit.engine.world import World
 from transferapi.tasks.records import AUTHENTICATED, CLEAR, DataProtection
-from workers.engine.fakes import MemoryLane, MemoryLease, MemoryStore
 from workers.engine.ports import TCP, Transport
 
 pytestmark = pytest.mark.virtual_time

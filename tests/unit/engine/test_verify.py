@@ -12,9 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from endpoints.gridftp.faults import Fault, FaultScope, Kind, Side, make_fault
+from tests.engine_fakes import Fuse, MemorySessions, State, run
 from tests.unit.engine.world import World, each_in_virtual_time
 from transferapi.tasks.records import Checksum, ItemRow
-from workers.engine.fakes import Fuse, MemorySessions, State, run
 from workers.engine.settle import post_transfer
 from workers.engine.settle.timestamps import WARNING
 from workers.engine.slice import SliceResult

@@ -11,8 +11,7 @@ from typing import Any, ClassVar, ParamSpec
 
 from endpoints.gridftp.faults import Side
 from endpoints.gridftp.ranges import RangeSet
-from transferapi.tasks.records import ItemRow, TaskEndpoint, TaskSpec
-from workers.engine.fakes import (
+from tests.engine_fakes import (
     STALE_WRITE_AFTER,
     FaultScript,
     Fuse,
@@ -25,6 +24,7 @@ from workers.engine.fakes import (
     State,
     run,
 )
+from transferapi.tasks.records import ItemRow, TaskEndpoint, TaskSpec
 from workers.engine.slice import SliceResult, run_slice
 
 SOURCE = TaskEndpoint("1", "go#ep1")
