@@ -65,18 +65,6 @@ _threads = ThreadPoolExecutor(THREADS, thread_name_prefix="store")
 _checked = threading.local()
 
 
-def close_connections() -> None:
-    """Close the connection of every thread; the next call opens a new one. Tests call it."""
-    everyone = threading.Barrier(THREADS)
-
-    def close() -> None:
-        everyone.wait(LONGEST_RETRY)
-        connection.close()
-
-    for closing in [_threads.submit(close) for _ in range(THREADS)]:
-        closing.result()
-
-
 def bounds() -> EngineBounds:
     """The limits of one task: the files that it may find, and the memory of its scan."""
     limits = settings.LIMITS

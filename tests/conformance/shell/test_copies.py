@@ -17,9 +17,9 @@ from endpoints.registry import ServerSpec
 from identity.models import User
 from tests.conformance.tasks.slices import run
 from tests.shell_context import Shell
+from tests.store_connections import close_connections
 from transferapi.shell.context import Signal
 from transferapi.tasks.models import Task
-from workers.store import close_connections
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

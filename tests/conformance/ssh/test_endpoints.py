@@ -29,9 +29,9 @@ from tests.conformance.tasks.slices import run
 from tests.gridftp.ssh_grid import NEEDS_SSHD, key_pair
 from tests.gridftp.sshd import SshServer, make_key
 from tests.integration.cast import submit
+from tests.store_connections import close_connections
 from transferapi.tasks.models import Event, Mail, Task
 from transferapi.tasks.worker import host_keys
-from workers.store import close_connections
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.toolkit, NEEDS_SSHD]
 

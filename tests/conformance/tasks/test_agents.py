@@ -29,11 +29,11 @@ from tests.gridftp.ftp_servers import NEEDS_FTP_SERVERS, FtpServer
 from tests.gridftp.toolkit import ToolkitServer
 from tests.integration.cast import submit
 from tests.servers.relay_server import DATA_PORTS, RelayServer, RunningAgent, agent, make_identity, relay_server
+from tests.store_connections import close_connections
 from tests.waiting import eventually
 from transferapi.tasks.models import Event, Task
 from workers.agents import parts
 from workers.engine.tuning import opening
-from workers.store import close_connections
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(120)]
 

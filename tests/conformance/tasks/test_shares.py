@@ -27,8 +27,8 @@ from tests.gridftp.toolkit import ToolkitServer
 from tests.integration.activated import proxy_of
 from tests.integration.cast import submit, submit_delete
 from tests.integration.shared import give, make_share
+from tests.store_connections import close_connections
 from transferapi.tasks.models import Event, Lease, Task
-from workers.store import close_connections
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

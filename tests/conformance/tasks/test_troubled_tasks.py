@@ -27,10 +27,10 @@ from tests.gridftp.toolkit import ToolkitServer
 from tests.integration.activated import proxy_of
 from tests.integration.cast import submit
 from tests.integration.shared import give, make_share
+from tests.store_connections import close_connections
 from transferapi.rest.transfer.tasks import documents
 from transferapi.tasks.models import WITH_OWNERS, Event, Task
 from transferapi.tasks.worker.protection import CODE
-from workers.store import close_connections
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

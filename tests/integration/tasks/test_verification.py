@@ -14,6 +14,7 @@ from endpoints.gridftp.faults import Kind, Side, make_fault
 from endpoints.models import Endpoint
 from identity.models import User
 from tests.integration.cast import later, take
+from tests.store_connections import close_connections
 from transferapi.rest.transfer.tasks import documents
 from transferapi.tasks import queries
 from transferapi.tasks.models import Task
@@ -28,7 +29,6 @@ from transferapi.tasks.records import (
 )
 from transferapi.tasks.submission import TransferItem, TransferRequest, submit_transfer
 from transferapi.tasks.worker import leases
-from workers import store
 from workers.engine.settle import timestamps
 from workers.store import PostgresTaskStore
 
@@ -43,7 +43,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 def threads(transactional_db: None) -> Iterator[None]:
     """The store's threads give their connections back, so that the test database can be dropped."""
     yield
-    store.close_connections()
+    close_connections()
 
 
 @pytest.fixture

@@ -34,6 +34,7 @@ from identity.models import Credential, User
 from tests import hostile_certificates as grid
 from tests.integration.cast import submit, take
 from tests.integration.web.web_server import web_server
+from tests.store_connections import close_connections
 from tests.waiting import eventually
 from transferapi.config import load
 from transferapi.rest.metrics import exposition
@@ -46,7 +47,7 @@ from transferapi.tasks.worker import scan_results
 from workers import runtime
 from workers.rounds import Ticker
 from workers.sessions import address_gate
-from workers.store import PostgresTaskStore, close_connections
+from workers.store import PostgresTaskStore
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("redis_server")]
 

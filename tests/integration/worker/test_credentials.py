@@ -23,6 +23,7 @@ from tests.integration.cast import take
 from tests.integration.shared import give as share_with
 from tests.integration.shared import make_share
 from tests.integration.tasks.test_renewal import unchecked
+from tests.store_connections import close_connections
 from transferapi.tasks.errors import LeaseLostError
 from transferapi.tasks.forecast import services as forecasts
 from transferapi.tasks.forecast.model import Forecast, ForecastWork
@@ -32,7 +33,6 @@ from workers import credentials
 from workers.credentials import VaultCredentials
 from workers.sessions.pool import Address, SessionKey
 from workers.sessions.server_addresses import Place
-from workers.store import close_connections
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("trusting")]
 

@@ -11,10 +11,10 @@ import pytest
 from endpoints.models import Endpoint
 from identity.models import User
 from tests.integration.cast import later, submit, submit_delete, take
+from tests.store_connections import close_connections
 from transferapi.tasks.models import PathMemory, Run, Task
 from transferapi.tasks.records import SliceMeasurement
 from transferapi.tasks.worker import measurements
-from workers import store
 from workers.store import PostgresTaskStore
 
 pytestmark = pytest.mark.django_db
@@ -78,7 +78,7 @@ def test_the_latest_runs_of_a_pair_are_kept_and_those_of_others_left_alone(
 @pytest.fixture
 def threads(transactional_db: None) -> Iterator[None]:
     yield
-    store.close_connections()
+    close_connections()
 
 
 @pytest.mark.django_db(transaction=True)

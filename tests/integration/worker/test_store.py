@@ -14,6 +14,7 @@ from endpoints.gridftp.faults import FaultError, Kind, Side, make_fault
 from endpoints.models import Endpoint
 from identity.models import User
 from tests.integration.cast import later, submit, take
+from tests.store_connections import close_connections
 from transferapi.tasks import moves, queries
 from transferapi.tasks.errors import LeaseLostError
 from transferapi.tasks.models import Lease, Task
@@ -27,7 +28,6 @@ from transferapi.tasks.records import (
     TaskCounts,
 )
 from transferapi.tasks.worker import leases
-from workers import store
 from workers.store import PostgresTaskStore
 
 R = TypeVar("R")
@@ -39,7 +39,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 def threads(transactional_db: None) -> Iterator[None]:
     """The store's threads give their connections back, so that the test database can be dropped."""
     yield
-    store.close_connections()
+    close_connections()
 
 
 @pytest.fixture
