@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
 
@@ -58,31 +59,49 @@ class PooledSession:
         """The fault of this side, as the user may see it."""
         return fault.at(self.side)
 
+    @contextmanager
+    def _faults_for_user(self) -> Iterator[None]:
+        """Faults that pass through become those that the user may see."""
+        try:
+            yield
+        except FaultError as error:
+            error.fault = self.for_user(error.fault)
+            raise
+
+    def _real(self, path: str, *, fed: bool = False) -> str:
+        """A path of the task as the server knows it. fed: also of files under way. Raises FaultError."""
+        return path
+
     async def stat(self, path: str) -> Entry:
-        with _faults_of_side(self.side):
+        with self._faults_for_user():
             return await self.inner.stat(path)
 
     async def listing(self, path: str) -> AsyncIterator[Sequence[Entry]]:
-        with _faults_of_side(self.side):
+        with self._faults_for_user():
             async for entries in self.inner.listing(path):
                 yield entries
 
     async def make_directories(self, paths: Sequence[str]) -> Sequence[bool]:
-        with _faults_of_side(self.side):
-            return await self.inner.make_directories(paths)
+        real = [self._real(path) for path in paths]
+        with self._faults_for_user():
+            return await self.inner.make_directories(real)
 
     async def remove(self, entries: Sequence[tuple[str, bool]]) -> Sequence[Fault | None]:
-        with _faults_of_side(self.side):
-            faults = await self.inner.remove(entries)
-        return [fault and fault.at(self.side) for fault in faults]
+        """Remove entries; the task may remove what it has begun to write, whatever the rules of a share allow now."""
+        real = [(self._real(path, fed=True), folder) for path, folder in entries]
+        with self._faults_for_user():
+            faults = await self.inner.remove(real)
+        return [fault and self.for_user(fault) for fault in faults]
 
     async def remove_unlisted(self, path: str) -> None:
-        with _faults_of_side(self.side):
-            await self.inner.remove_unlisted(path)
+        real = self._real(path)
+        with self._faults_for_user():
+            await self.inner.remove_unlisted(real)
 
     async def rename(self, old: str, new: str) -> None:
-        with _faults_of_side(self.side):
-            await self.inner.rename(old, new)
+        real = self._real(old, fed=True), self._real(new, fed=True)
+        with self._faults_for_user():
+            await self.inner.rename(*real)
 
     @property
     def algorithms(self) -> Sequence[str]:
@@ -103,40 +122,25 @@ class PooledSession:
         return self.inner.resolves_links
 
     async def checksum(self, path: str, algorithm: str) -> str:
-        with _faults_of_side(self.side):
-            return await self._checksum(path, path, algorithm)
-
-    async def _checksum(self, path: str, real: str, algorithm: str) -> str:
-        """path: as the task names it. A file that was streamed has its checksum already."""
+        """A file that was streamed has its checksum already."""
+        real = self._real(path, fed=True)
         held = self.read_checksum(path, algorithm)
         if held is not None:
             return held
-        if self._reads_checksums and isinstance(self.inner, GridFTPSession):
-            return await mode_s.checksum(self.inner, real, algorithm, encrypt=self.inner.demands_encryption)
-        return await self.inner.checksum(real, algorithm)
+        with self._faults_for_user():
+            if self._reads_checksums and isinstance(self.inner, GridFTPSession):
+                return await mode_s.checksum(self.inner, real, algorithm, encrypt=self.inner.demands_encryption)
+            return await self.inner.checksum(real, algorithm)
 
     async def set_modified(self, files: Sequence[tuple[str, datetime]]) -> Sequence[Fault | None]:
-        with _faults_of_side(self.side):
-            faults = await self.inner.set_modified(files)
-        return [fault and fault.at(self.side) for fault in faults]
+        real = [(self._real(path, fed=True), modified) for path, modified in files]
+        with self._faults_for_user():
+            faults = await self.inner.set_modified(real)
+        return [fault and self.for_user(fault) for fault in faults]
 
     async def make_symlink(self, target: str, path: str) -> None:
-        with _faults_of_side(self.side):
+        with self._faults_for_user():
             await self.inner.make_symlink(target, path)
-
-
-class _faults_of_side:  # noqa: N801 - reads as a statement
-    """Sets the side of faults that pass through."""
-
-    def __init__(self, side: Side) -> None:
-        self._side = side
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        if isinstance(error, FaultError):
-            error.fault = error.fault.at(self._side)
 
 
 class GuardedSession(PooledSession):
@@ -149,7 +153,6 @@ class GuardedSession(PooledSession):
         access_guard.set_home(inner.home)
         self._access_guard = access_guard
         self._confinement = access_guard.confinement(inner)
-        self._faults_for_user = _faults_for_user(access_guard)
 
     def plain_path(self, path: str) -> str:
         return resolved_path(self._access_guard.feed(path), self.inner.places)
@@ -176,7 +179,7 @@ class GuardedSession(PooledSession):
         """The facts of a path. A trailing slash is removed, because the server would follow a link before it."""
         real = self._real(path, fed=True)
         plain = real.rstrip("/") or "/"
-        with self._faults_for_user:
+        with self._faults_for_user():
             entry = await self.inner.stat(plain)
             if self._access_guard.is_root(self._access_guard.real(path, fed=True)):
                 return replace(entry, name="/", link_target=None)
@@ -187,58 +190,11 @@ class GuardedSession(PooledSession):
 
     async def listing(self, path: str) -> AsyncIterator[Sequence[Entry]]:
         real = self._real(path).rstrip("/") or "/"
-        with self._faults_for_user:
+        with self._faults_for_user():
             async for entries in self.inner.listing(real):
                 yield await self._shown(real, entries)
-
-    async def make_directories(self, paths: Sequence[str]) -> Sequence[bool]:
-        real = [self._real(path) for path in paths]
-        with self._faults_for_user:
-            return await self.inner.make_directories(real)
-
-    async def remove(self, entries: Sequence[tuple[str, bool]]) -> Sequence[Fault | None]:
-        """Remove entries; the task may remove what it has begun to write, whatever the rules allow now."""
-        real = [(self._real(path, fed=True), folder) for path, folder in entries]
-        with self._faults_for_user:
-            faults = await self.inner.remove(real)
-        return [fault and self._access_guard.for_user(fault) for fault in faults]
-
-    async def remove_unlisted(self, path: str) -> None:
-        real = self._real(path)
-        with self._faults_for_user:
-            await self.inner.remove_unlisted(real)
-
-    async def rename(self, old: str, new: str) -> None:
-        real = self._real(old, fed=True), self._real(new, fed=True)
-        with self._faults_for_user:
-            await self.inner.rename(*real)
-
-    async def checksum(self, path: str, algorithm: str) -> str:
-        real = self._real(path, fed=True)
-        with self._faults_for_user:
-            return await self._checksum(path, real, algorithm)
-
-    async def set_modified(self, files: Sequence[tuple[str, datetime]]) -> Sequence[Fault | None]:
-        real = [(self._real(path, fed=True), modified) for path, modified in files]
-        with self._faults_for_user:
-            faults = await self.inner.set_modified(real)
-        return [fault and self._access_guard.for_user(fault) for fault in faults]
 
     async def make_symlink(self, target: str, path: str) -> None:
         """Refused: other users of the shared endpoint would follow the link."""
         why = "No symbolic links are made on a shared endpoint."
         raise FaultError(Fault(Kind.INVALID_SYMLINK, self.side, retryable=False, advice=why, raw=path))
-
-
-class _faults_for_user:  # noqa: N801 - reads as a statement
-    """Removes what users may not see from faults that pass through."""
-
-    def __init__(self, access_guard: ShareAccessGuard) -> None:
-        self._access_guard = access_guard
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        if isinstance(error, FaultError):
-            error.fault = self._access_guard.for_user(error.fault)
