@@ -108,14 +108,9 @@ class PooledLane:
 
     def _paths(self, file: FileRow) -> tuple[bytes, bytes, bytes | None]:
         """The source, the destination, and the temporary name. Raises FaultError."""
-        side = Side.SOURCE
-        try:
-            source_path = self._source.fed_path(file.source_path)
-            side = Side.DESTINATION
-            target = self._destination.fed_path(file.destination_path or "")
-            return source_path, target, self._destination.fed_path(file.temporary_path) if file.temporary_path else None
-        except FaultError as error:
-            raise FaultError(error.fault.at(side)) from None
+        source_path = self._source.fed_path(file.source_path)
+        target = self._destination.fed_path(file.destination_path or "")
+        return source_path, target, self._destination.fed_path(file.temporary_path) if file.temporary_path else None
 
     def lose(self, fault: Fault) -> None:
         """Close both connections; what is under way comes back with this fault."""

@@ -49,7 +49,10 @@ class PooledSession:
 
     def fed_path(self, path: str) -> bytes:
         """The path of a file that is about to be moved, as the wire has it. Raises FaultError."""
-        return self.inner.encode_path(self.plain_path(path))
+        try:
+            return self.inner.encode_path(self.plain_path(path))
+        except FaultError as error:
+            raise FaultError(error.fault.at(self.side)) from None
 
     def plain_path(self, path: str) -> str:
         """The same, before it is encoded. Raises FaultError."""

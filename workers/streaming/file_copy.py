@@ -58,15 +58,15 @@ class FileCopy:
     async def run(self) -> int:
         """Move the rest of the file; returns its size. Both files are closed, whatever happens."""
         try:
-            self._reader = await _of(Side.SOURCE, self._open_reader(self._share))
+            self._reader = await at_side(Side.SOURCE, self._open_reader(self._share))
             # The first octets are on their way while the destination is opened.
             self._reading = asyncio.ensure_future(self._reader.read())
-            self._writer = await _of(Side.DESTINATION, self._open_writer(self._share))
-            data = await _of(Side.SOURCE, self._reading)
+            self._writer = await at_side(Side.DESTINATION, self._open_writer(self._share))
+            data = await at_side(Side.SOURCE, self._reading)
             while data:
                 await self._move(data, self._writer)
-                data = await _of(Side.SOURCE, self._reader.read())
-            await _of(Side.DESTINATION, self._writer.finish())
+                data = await at_side(Side.SOURCE, self._reader.read())
+            await at_side(Side.DESTINATION, self._writer.finish())
             return self.position
         finally:
             await self._close()
@@ -75,7 +75,7 @@ class FileCopy:
         await self._pace(len(data))
         if self._digest:
             self._digest.update(data)
-        await _of(Side.DESTINATION, writer.write(data))
+        await at_side(Side.DESTINATION, writer.write(data))
         self.position += len(data)
         self._progressed()
 
@@ -92,7 +92,8 @@ class FileCopy:
         self._share.close()
 
 
-async def _of(side: Side, work: Awaitable[_T]) -> _T:
+async def at_side(side: Side, work: Awaitable[_T]) -> _T:
+    """Set the side of the fault that this raises."""
     try:
         return await work
     except FaultError as error:

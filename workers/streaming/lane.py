@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from endpoints.gridftp.faults import Fault, FaultError, FaultScope, Kind, Side, make_fault
@@ -25,7 +25,7 @@ from workers.engine.settle.arrival import octets
 from workers.engine.settle.checksums import common_algorithm
 from workers.sessions.pooled_sessions import PooledSession
 
-from .file_copy import FileCopy
+from .file_copy import FileCopy, at_side
 from .host import TaskStreams
 
 #: Seconds between two reports of progress of one file.
@@ -153,16 +153,14 @@ class StreamedLane:
     async def _move(self, one: _Under) -> int:
         """Returns the size of the file, which is complete at the destination, under its own name."""
         file = one.file
-        with _at(Side.SOURCE):
-            source = self._source.plain_path(file.source_path)
-        with _at(Side.DESTINATION):
-            target = self._destination.plain_path(file.destination_path or "")
-            written = self._destination.plain_path(file.temporary_path) if file.temporary_path else target
+        source = self._source.plain_path(file.source_path)
+        target = self._destination.plain_path(file.destination_path or "")
+        written = self._destination.plain_path(file.temporary_path) if file.temporary_path else target
         one.offset = _offset(file)
         digest = self._digest(one)
         one.copy = self._copy(one, source, written, digest)
         size = await one.copy.run()
-        await self._complete(one, written, target, size)
+        await at_side(Side.DESTINATION, self._complete(one, written, target, size))
         if digest:
             self._streams.note_checksum(file.source_path, Checksum(digest.algorithm, digest.hexdigest()))
         return size
@@ -192,14 +190,13 @@ class StreamedLane:
 
     async def _complete(self, one: _Under, written: str, target: str, size: int) -> None:
         """Check the size where the writer does not know what is stored, and give the file its name."""
-        with _at(Side.DESTINATION):
-            if one.offset or not self._destination.multiplexed:
-                found = (await self._destination.inner.stat(written)).size
-                if found != size:
-                    raw = f"{size} octets were sent, and the destination has {found}"
-                    raise FaultError(make_fault(Kind.FILE_SIZE_CHANGED, raw))
-            if written != target:
-                await self._destination.inner.rename(written, target)
+        if one.offset or not self._destination.multiplexed:
+            found = (await self._destination.inner.stat(written)).size
+            if found != size:
+                raw = f"{size} octets were sent, and the destination has {found}"
+                raise FaultError(make_fault(Kind.FILE_SIZE_CHANGED, raw))
+        if written != target:
+            await self._destination.inner.rename(written, target)
 
     def _digest(self, one: _Under) -> Digest | None:
         """The checksum that will be compared with the destination's, where the whole file passes here."""
@@ -255,13 +252,3 @@ def _offset(file: FileRow) -> int:
     except RangeError:
         return 0
     return ranges[0][1] if ranges and ranges[0][0] == 0 else 0
-
-
-@contextlib.contextmanager
-def _at(side: Side) -> Iterator[None]:
-    """Set the side of faults that pass through."""
-    try:
-        yield
-    except FaultError as error:
-        error.fault = error.fault.at(side)
-        raise
