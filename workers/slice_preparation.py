@@ -23,7 +23,6 @@ from .sessions import address_gate
 from .sessions.pool import SessionPool
 from .sessions.server_addresses import ServersBySide
 from .sessions.share_access_guard import ShareAccessGuard
-from .slices import trace as slice_trace
 from .store import PostgresTaskStore, bounds
 from .streaming.host import TaskStreams
 
@@ -66,7 +65,7 @@ def prepare(
     slice_ = run_slice(
         spec,
         store,
-        slice_trace.traced(sessions, trace),
+        sessions,
         credential_provider,
         SystemClock(),
         slice_seconds=SLICE_SECONDS,

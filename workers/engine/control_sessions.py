@@ -11,6 +11,7 @@ from endpoints.gridftp.faults import FaultError, FaultScope, Side
 
 from .bounds import DEFAULT, EngineBounds, ListingCounter, Memory
 from .ports import Session, SessionFactory
+from .trace import NO_TRACE, Trace
 
 T = TypeVar("T")
 
@@ -22,7 +23,8 @@ class UnreachableError(FaultError):
 class ControlSessions:
     """Opens a session when it is first needed, shares it between all callers, and replaces it after a loss.
 
-    memory: for folders that were listed here and wait to be processed.
+    memory: for folders that were listed here and wait to be processed. reached: awaited after a session of this side
+    was opened. trace: gets a step for each that is opened.
     """
 
     def __init__(
@@ -30,12 +32,13 @@ class ControlSessions:
         sessions: SessionFactory,
         bounds: EngineBounds = DEFAULT,
         reached: Callable[[Side], Awaitable[None]] | None = None,
+        trace: Trace = NO_TRACE,
     ) -> None:
         self._factory = sessions
         self._listing_counter = ListingCounter(bounds)
         self.memory = Memory(bounds.memory)
-        #: Awaited after a session of this side was opened.
         self._reached = reached
+        self._trace = trace
         #: Called after a session was opened.
         self.on_open: Callable[[], None] = lambda: None
         self._open: dict[Side, Session] = {}
@@ -103,7 +106,8 @@ class ControlSessions:
 
     async def _open_one(self, side: Side) -> Session:
         try:
-            session = self._open[side] = await self._factory.session(side)
+            with self._trace.step("session", side.value):
+                session = self._open[side] = await self._factory.session(side)
             self.on_open()
             if self._reached:
                 await self._reached(side)

@@ -90,7 +90,7 @@ class SliceContext:
         self.clock = clock
         self.trace = trace
         self.jitter = jitter
-        self.control_sessions = ControlSessions(sessions, bounds, self.reached)
+        self.control_sessions = ControlSessions(sessions, bounds, self.reached, trace)
         self._troubled = spec.troubled
         self.endpoints = EndpointBackoff(spec.connection_failures)
         self.policy = Policy.of(spec.options)

@@ -12,14 +12,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from endpoints.gridftp.faults import FaultError, Side
+from endpoints.gridftp.faults import FaultError
 from transferapi.tasks.tracing import task_spans
 from transferapi.tasks.worker.leases import Grant
 from transferapi.traces import spans
 from transferapi.traces.spans import Span
-from workers.engine.ports import TCP, Lane, Session, SessionFactory, Transport
 from workers.engine.slice import SliceResult
-from workers.engine.trace import NO_TRACE, Trace
 
 #: Slices of a task that all have spans, steps of one slice, and seconds of the first batch of a kind.
 DETAILED, STEPS, FIRST_BATCH = 64, 24, 5.0
@@ -170,34 +168,3 @@ def has_details(epoch: int) -> bool:
 def of(grant: Grant) -> SliceTrace | None:
     """The trace of this slice; None: the task has none, or traces are off."""
     return SliceTrace(grant) if grant.trace_context and spans.is_on() else None
-
-
-class TracedSessions:
-    """A session factory whose openings are steps of the trace."""
-
-    def __init__(self, inner: SessionFactory, trace: Trace) -> None:
-        self._inner, self._trace = inner, trace
-
-    @property
-    def round_trip(self) -> float | None:
-        return self._inner.round_trip
-
-    @property
-    def transport(self) -> Transport:
-        return self._inner.transport
-
-    async def session(self, side: Side) -> Session:
-        with self._trace.step("session", side.value):
-            return await self._inner.session(side)
-
-    async def give_back(self, session: Session) -> None:
-        await self._inner.give_back(session)
-
-    async def lane(self, *, transport: Transport = TCP, relayed: bool = False) -> Lane:
-        with self._trace.step("lane"):
-            return await self._inner.lane(transport=transport, relayed=relayed)
-
-
-def traced(sessions: SessionFactory, trace: Trace) -> SessionFactory:
-    """The same factory where there is no trace."""
-    return sessions if trace is NO_TRACE else TracedSessions(sessions, trace)

@@ -134,7 +134,8 @@ class LanePool:
 
     async def _open(self, *, relayed: bool = False) -> LaneSlot | None:
         try:
-            lane = await self._work.sessions.lane(transport=self._transport, relayed=relayed)
+            with self._work.trace.step("lane"):
+                lane = await self._work.sessions.lane(transport=self._transport, relayed=relayed)
         except FaultError as error:
             self._counter.fault()
             await self._work.unreachable(error.fault, lanes=True)

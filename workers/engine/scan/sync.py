@@ -26,7 +26,7 @@ class Sync:
         self.destination = DestinationFolders(work.control_sessions)
         self._store = work.store
         #: Checksums have sessions of their own: a listing must not wait for one.
-        self._checksums = ControlSessions(work.sessions)
+        self._checksums = ControlSessions(work.sessions, trace=work.trace)
         self._contents: WeakSet[ChecksumComparison] = WeakSet()
 
     @classmethod

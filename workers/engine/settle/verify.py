@@ -11,7 +11,7 @@ from typing import Protocol
 from endpoints.gridftp.faults import Fault, FaultError, FaultScope, Kind, Side
 from transferapi.tasks.records import Checksum, FileRow, SettledFile
 from workers.engine.control_sessions import ControlSessions, UnreachableError
-from workers.engine.ports import Session, SessionFactory
+from workers.engine.ports import Session
 from workers.engine.tuning.plan import MB, SizeClass, size_class
 from workers.engine.work import Failed, SliceContext
 
@@ -37,8 +37,8 @@ class NoteFault(Protocol):
 class ChecksumQueue:
     """A session to each side that only makes checksums, and the files that wait for it."""
 
-    def __init__(self, sessions: SessionFactory) -> None:
-        self.control_sessions = ControlSessions(sessions)
+    def __init__(self, work: SliceContext) -> None:
+        self.control_sessions = ControlSessions(work.sessions, trace=work.trace)
         self.pending: deque[SettledFile] = deque()
         self.under_way: dict[asyncio.Task[None], SettledFile] = {}
         self.octets_under_way = 0
@@ -73,7 +73,7 @@ class Verifier:
         self._fault = fault
         self._file_done = file_done
         #: The last one is for large files.
-        self._queues = [ChecksumQueue(work.sessions) for _ in range(max(1, work.spec.check_sessions))]
+        self._queues = [ChecksumQueue(work) for _ in range(max(1, work.spec.check_sessions))]
         self._prepared = False
         self._closed = False
 
