@@ -50,9 +50,19 @@ class ControlSessions:
         if side not in self._open and side not in self._opening and not self._closed:
             self._begin(side)
 
+    async def session(self, side: Side) -> Session:
+        """The session of this side, for its properties; `ask` sends requests. Raises UnreachableError."""
+        if self._closed:
+            raise asyncio.CancelledError("the slice has ended")
+        session = self._open.get(side)
+        if session:
+            return session
+        # All callers share one attempt: an endpoint that is down is connected to once, not by each in turn.
+        return await asyncio.shield(self._opening.get(side) or self._begin(side))
+
     async def ask(self, side: Side, what: Callable[[Session], Awaitable[T]]) -> T:
         """Send a request to this side. Raises FaultError; UnreachableError when no session can be opened."""
-        session = await self._session(side)
+        session = await self.session(side)
         try:
             return await what(session)
         except FaultError as error:
@@ -61,7 +71,7 @@ class ControlSessions:
 
     async def listing(self, side: Side, path: str) -> AsyncIterator[Sequence[Entry]]:
         """`Session.listing` on this side, with the errors of `ask`, and TooMuchError for an endless listing."""
-        session = await self._session(side)
+        session = await self.session(side)
         seen = 0
         try:
             async for entries in session.listing(path):
@@ -88,15 +98,6 @@ class ControlSessions:
             sessions, self._open = list(self._open.values()), {}
             for session in sessions:
                 await self._factory.give_back(session)
-
-    async def _session(self, side: Side) -> Session:
-        if self._closed:
-            raise asyncio.CancelledError("the slice has ended")
-        session = self._open.get(side)
-        if session:
-            return session
-        # All callers share one attempt: an endpoint that is down is connected to once, not by each in turn.
-        return await asyncio.shield(self._opening.get(side) or self._begin(side))
 
     def _begin(self, side: Side) -> asyncio.Task[Session]:
         opening = self._opening[side] = asyncio.create_task(self._open_one(side))

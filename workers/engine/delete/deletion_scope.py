@@ -13,7 +13,6 @@ from endpoints.gridftp.faults import FaultError, Kind, Side
 from transferapi.tasks.records import ItemRow
 from workers.engine.control_sessions import UnreachableError
 from workers.engine.paths import parent, trimmed
-from workers.engine.scan.hidden_links import tells_links
 from workers.engine.work import SliceContext
 
 #: Items read from the store at once, and facts requested in parallel.
@@ -55,7 +54,7 @@ class DeletionScope:
         async for item, is_file in self._items():
             self._add_item(item, is_file)
         if self.roots:
-            if not await self._work.control_sessions.ask(Side.DESTINATION, tells_links):
+            if not (await self._work.control_sessions.session(Side.DESTINATION)).tells_links:
                 raise DeletionRefusedError(HIDDEN)
             self._check_names()
             await self._check_identities()

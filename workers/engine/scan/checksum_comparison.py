@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from endpoints.gridftp.faults import Fault, FaultError, FaultScope, Side
 from transferapi.tasks.records import FoundFile, ItemRow
 from workers.engine.control_sessions import ControlSessions, UnreachableError
-from workers.engine.ports import Session, TaskStore
+from workers.engine.ports import TaskStore
 from workers.engine.settle.checksums import common_algorithm
 
 #: Files of one batch; octets at which a smaller batch is enough; and batches in parallel: while one ends, the other
@@ -141,10 +141,9 @@ class ChecksumComparison:
 
     async def _algorithm(self) -> str:
         source, destination = await asyncio.gather(
-            self._control_sessions.ask(Side.SOURCE, _algorithms),
-            self._control_sessions.ask(Side.DESTINATION, _algorithms),
+            self._control_sessions.session(Side.SOURCE), self._control_sessions.session(Side.DESTINATION)
         )
-        return common_algorithm(source, destination)
+        return common_algorithm(source.algorithms, destination.algorithms)
 
     async def _compare_one(self, one: Compared, algorithm: str) -> Compared:
         """Compare one file. If one side cannot read it, the file is sent: its lane then reports the fault."""
@@ -168,7 +167,3 @@ class ChecksumComparison:
             raise
         except FaultError as error:
             return error.fault
-
-
-async def _algorithms(session: Session) -> Sequence[str]:
-    return session.algorithms

@@ -28,10 +28,5 @@ async def unlink_hidden(session: Session, folders: Sequence[str]) -> dict[str, F
     return {**gone, **unknown}
 
 
-async def tells_links(session: Session) -> bool:
-    """`Session.tells_links`, as a request for `ControlSessions.ask`."""
-    return session.tells_links
-
-
 #: Refusals of DELE that show that the path is a folder, or is missing.
 _ANSWERS = frozenset({Kind.IS_A_DIRECTORY, Kind.FILE_NOT_FOUND})

@@ -49,11 +49,6 @@ def found_link_item(item: ItemRow, entry: Entry) -> FoundFile:
     return found_link(trimmed(item.source_path), trimmed(item.destination_path or ""), entry)
 
 
-async def resolves_links(session: Session) -> bool:
-    """`Session.resolves_links`, as a request for `ControlSessions.ask`."""
-    return session.resolves_links
-
-
 async def make_links(
     work: SliceContext,
     rows: Sequence[FileRow],

@@ -24,7 +24,7 @@ from workers.engine.work import SliceContext
 
 from .checksum_comparison import Compared
 from .comparison import DestinationFolder, stat_destination
-from .links import found_link, relative, resolves_links
+from .links import found_link, relative
 from .selection import EVERYTHING, Links, NameSelection
 from .sync import Sync
 from .visits import Folder, FolderListing, loop_fault, request_fault
@@ -171,7 +171,7 @@ class Walk:
         path = self._root.source or "/"
         root = await self._work.control_sessions.ask(Side.SOURCE, lambda session: session.stat(path))
         self._root = replace(self._root, unique=root.unique)
-        if await self._work.control_sessions.ask(Side.SOURCE, resolves_links):
+        if (await self._work.control_sessions.session(Side.SOURCE)).resolves_links:
             self._real_root = root.link_target or self._root.source
 
     async def _finish(self) -> None:

@@ -11,7 +11,6 @@ from typing import Protocol
 from endpoints.gridftp.faults import Fault, FaultError, FaultScope, Kind, Side
 from transferapi.tasks.records import Checksum, FileRow, SettledFile
 from workers.engine.control_sessions import ControlSessions, UnreachableError
-from workers.engine.ports import Session
 from workers.engine.tuning.plan import MB, SizeClass, size_class
 from workers.engine.work import Failed, SliceContext
 
@@ -194,9 +193,9 @@ class Verifier:
 
     async def _algorithm(self, queue: ChecksumQueue, wanted: Checksum | None) -> str:
         queue.control_sessions.open_ahead(Side.DESTINATION)
-        source = await queue.control_sessions.ask(Side.SOURCE, _algorithms)
-        destination = await queue.control_sessions.ask(Side.DESTINATION, _algorithms)
-        return common_algorithm(source, destination, wanted and wanted.algorithm)
+        source = await queue.control_sessions.session(Side.SOURCE)
+        destination = await queue.control_sessions.session(Side.DESTINATION)
+        return common_algorithm(source.algorithms, destination.algorithms, wanted and wanted.algorithm)
 
     def _compared(self, arrived: SettledFile, algorithm: str, source: str, destination: str) -> None:
         if self._work.endpoints.failures:
@@ -223,7 +222,3 @@ class Verifier:
 def is_large(arrived: SettledFile) -> bool:
     """Whether its checksum takes so long that small files should not wait for it."""
     return size_class(size_of(arrived)) is not SizeClass.SMALL
-
-
-async def _algorithms(session: Session) -> Sequence[str]:
-    return session.algorithms
