@@ -97,7 +97,7 @@ class _Slice:
         self._stop = stop
         spec = work.spec
         self._begun = work.clock.now()
-        self._tuner = Tuner(spec.options, Caps.of(spec), spec.knowledge, self._begun.timestamp())
+        self._tuner = Tuner(spec.options, Caps.of(spec), spec.knowledge)
         self._file_queue = FileQueue(delete_plan if spec.is_delete else self._tuner.plan)
         self._settlement_writer = SettlementWriter(work.store, work.clock, self._settlements_written)
         self._feeder = QueueFeeder(

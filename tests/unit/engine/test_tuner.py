@@ -29,7 +29,7 @@ ROUND_TRIPS = (0.0006, 0.015, 0.03, 0.06, 0.2)
 
 
 def tuner(knowledge: Mapping[str, object] | None = None, caps: Caps = CAPS, **options: Any) -> Tuner:
-    return Tuner(options, caps, knowledge or {}, 0.0)
+    return Tuner(options, caps, knowledge or {})
 
 
 def chunk(count: int, size: int) -> ChunkSummary:
@@ -294,7 +294,7 @@ def test_half_a_network_is_still_used_in_full(size: int) -> None:
 
 
 def sample(at: float, octets: int = 50 * MB, files: int = 500, lanes: int = 99, faults: int = 0) -> Sample:
-    return Sample(at, octets, files, lanes, waiting=100_000, under_way=100, faults=faults)
+    return Sample(at, octets, files, lanes, waiting=100_000, faults=faults)
 
 
 def begun(round_trip: float = 0.06, **options: Any) -> Tuner:
@@ -386,7 +386,7 @@ def test_whatever_is_told_a_plan_can_be_carried_out_and_changes_are_few(
     changes = 0
     for tick in range(2000):
         octets, files, busy, waiting, faults = told[tick % len(told)]
-        plan = one.measured(Sample(0.5 * tick, octets, files, busy, waiting, 9, faults))
+        plan = one.measured(Sample(0.5 * tick, octets, files, busy, waiting, faults))
         if plan is not None:
             changes += 1
             assert 1 <= plan.concurrency <= lanes

@@ -231,6 +231,5 @@ class Crew:
             files=round(octets / self._size),
             lanes=ready,
             waiting=self._files_left() - under_way,
-            under_way=under_way,
             faults=refused,
         )

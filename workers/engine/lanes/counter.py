@@ -37,9 +37,9 @@ class TransferCounter:
         """A connection was refused or lost, or a server was too busy."""
         self.faults += 1
 
-    def sample(self, at: float, *, lanes: int, waiting: int, under_way: int) -> Sample:
+    def sample(self, at: float, *, lanes: int, waiting: int) -> Sample:
         """The counts since the last sample. at: seconds on any steady clock."""
         now = (self.bytes, self.files, self.faults)
         moved, files, faults = (new - old for new, old in zip(now, self._last, strict=True))
         self._last = now
-        return Sample(at, moved, files, lanes, waiting, under_way, faults)
+        return Sample(at, moved, files, lanes, waiting, faults)

@@ -68,8 +68,7 @@ class PlanMonitor:
             streams = self.announced.parallelism
             lanes = sum(lane_slot.parallelism == streams for lane_slot in active)
             at = (clock.now() - begun).total_seconds()
-            under_way = self._file_queue.under_way
-            sample = self._counter.sample(at, lanes=lanes, waiting=self._waiting(), under_way=under_way)
+            sample = self._counter.sample(at, lanes=lanes, waiting=self._waiting())
             plan = self._tuner.measured(sample)
             if plan is not None and self._file_queue.plan() is not None:
                 self._file_queue.replan(plan)

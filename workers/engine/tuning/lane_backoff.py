@@ -14,7 +14,8 @@ class LaneBackoff:
     def __init__(self) -> None:
         #: Lanes before the first fault; None: none were given up.
         self.lanes: int | None = None
-        self._quiet = QUIET
+        #: Seconds without a fault that the lanes wait for.
+        self.quiet = QUIET
         self._restore_at = 0.0
         self._ignore_until = 0.0
         self._returned = False
@@ -29,9 +30,9 @@ class LaneBackoff:
     def fewer(self, at: float, lanes: int, least: int) -> int:
         """The number of lanes to continue with after a fault."""
         if self._returned:
-            self._quiet = min(QUIET_FACTOR * self._quiet, LONGEST_QUIET)
+            self.quiet = min(QUIET_FACTOR * self.quiet, LONGEST_QUIET)
             self._returned = False
-        self._restore_at = at + self._quiet
+        self._restore_at = at + self.quiet
         fewer = max(min(least, lanes), lanes // 2)
         if fewer < lanes and self.lanes is None:
             self.lanes = lanes
@@ -41,13 +42,8 @@ class LaneBackoff:
         """The number of lanes to continue with when there is no fault: more after enough seconds without one."""
         if self.lanes is None or at < self._restore_at:
             return lanes
-        self._restore_at, self._returned = at + self._quiet, True
+        self._restore_at, self._returned = at + self.quiet, True
         more = min(2 * lanes, self.lanes)
         if more == self.lanes:
             self.lanes = None
         return more
-
-    @property
-    def quiet(self) -> float:
-        """Seconds without a fault that the lanes wait for."""
-        return self._quiet

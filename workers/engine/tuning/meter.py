@@ -37,7 +37,6 @@ class Sample:
     lanes: int
     #: Files that are in no lane yet.
     waiting: int
-    under_way: int
     #: Refused connections, busy servers, resets.
     faults: int
 

@@ -54,10 +54,10 @@ class Tuner:
     """One tuner for each slice of a task.
 
     options: of the task, by wire name (tuning, perf_cc, perf_p, perf_pp). knowledge: what an earlier tuner of the same
-    pair of endpoints returned; values that are not valid are ignored. now: seconds, on the clock of the samples.
+    pair of endpoints returned; values that are not valid are ignored.
     """
 
-    def __init__(self, options: Mapping[str, object], caps: Caps, knowledge: Mapping[str, object], now: float) -> None:
+    def __init__(self, options: Mapping[str, object], caps: Caps, knowledge: Mapping[str, object]) -> None:
         self.mode = TuningMode.of(options)
         #: Seconds to the farther endpoint and back, measured when sessions were opened.
         self.round_trip: float | None = None
