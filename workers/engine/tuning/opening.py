@@ -9,16 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import ceil
-from typing import Any
 
 from transferapi.tasks.records import TaskEndpoint, TaskSpec
 
-from .plan import MAX_PARALLELISM, MAX_PIPELINING, ChunkSummary, Plan, make_plan
+from .plan import MAX_PARALLELISM, MAX_PIPELINING, ChunkSummary, Plan, asked, make_plan, paper_rule, with_numbers
 
-#: More than any rule of the paper uses.
-MANY_SESSIONS = 1000
-#: The options of a user, and the number of the plan that each fixes.
-NUMBERS = {"perf_cc": "concurrency", "perf_p": "parallelism", "perf_pp": "pipelining"}
 #: Maximum number of octets under way on one stream: the sender's buffer as Linux grows it by itself.
 WINDOW = 4 * 2**20
 #: Octets that the toolkit's server writes to one stream before it takes the next.
@@ -109,23 +104,18 @@ def within(plan: Plan, caps: Caps) -> Plan:
     if not cut:
         return plan
     words = ", ".join(f"{name} {limit} instead of {getattr(plan, name)}" for name, limit in cut.items())
-    return _with(plan, cut, f"{plan.reason}; {words}: the endpoints allow no more")
-
-
-def _with(plan: Plan, numbers: Mapping[str, int], reason: str) -> Plan:
-    changes: dict[str, Any] = dict(numbers)
-    return replace(plan, reason=reason, **changes)
+    return with_numbers(plan, cut, f"{plan.reason}; {words}: the endpoints allow no more")
 
 
 def opening_plan(chunk: ChunkSummary, options: Mapping[str, object], caps: Caps, round_trip: float | None) -> Plan:
     """The first plan when only the chunk and, perhaps, the round trip (in seconds) are known."""
-    plan = _preferred(_rule(chunk, {}, caps), caps)
+    plan = _preferred(paper_rule(chunk, stream_only=caps.stream_only), caps)
     if round_trip is not None and chunk.count and not caps.stream_only:
         plan = _corrected(plan, chunk, caps, round_trip)
     if round_trip is not None and caps.parted and chunk.many_small:
         relayed = _by_relay(plan, chunk, caps, round_trip)
         plan = relayed or _many_to_agent(plan, chunk, caps, round_trip)
-    return _in_parts(asked(plan, options, caps), chunk, caps)
+    return _in_parts(asked_within(plan, options, caps), chunk, caps)
 
 
 def _by_relay(plan: Plan, chunk: ChunkSummary, caps: Caps, round_trip: float) -> Plan | None:
@@ -156,26 +146,9 @@ def _many_to_agent(plan: Plan, chunk: ChunkSummary, caps: Caps, round_trip: floa
     return Plan(lanes, 1, depth, f"{plan.reason}; {takes}: {', '.join(words)}")
 
 
-def _rule(chunk: ChunkSummary, options: Mapping[str, object], caps: Caps) -> Plan:
-    """The plan of the paper, whatever the endpoints allow."""
-    return make_plan(chunk, options, stream_only=caps.stream_only, max_sessions=MANY_SESSIONS)
-
-
-def asked(plan: Plan, options: Mapping[str, object], caps: Caps) -> Plan:
+def asked_within(plan: Plan, options: Mapping[str, object], caps: Caps) -> Plan:
     """The plan with the numbers that the user asked for, within the caps."""
-    names = [name for name in NUMBERS if pinned(options, name, caps)]
-    if names:
-        wishes = _rule(ChunkSummary(), options, caps)
-        numbers = {NUMBERS[name]: int(getattr(wishes, NUMBERS[name])) for name in names}
-        plan = _with(plan, numbers, f"{plan.reason}; {', '.join(names)} as asked")
-    return within(plan, caps)
-
-
-def pinned(options: Mapping[str, object], name: str, caps: Caps) -> bool:
-    """Whether the user's option counts: in mode S there is one stream, and one file at a time."""
-    value = options.get(name)
-    given = isinstance(value, int) and not isinstance(value, bool) and value >= 1
-    return given and (name == "perf_cc" or not caps.stream_only)
+    return within(asked(plan, options, stream_only=caps.stream_only), caps)
 
 
 def _preferred(plan: Plan, caps: Caps) -> Plan:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 MB = 10**6
 #: "a chunk with more than 100 files and an average under 50 MB"
@@ -21,6 +22,9 @@ STREAM_CONCURRENCY = 8
 #: Maximum that a user may ask for: more only harms the servers.
 MAX_PARALLELISM = 64
 MAX_PIPELINING = 200
+#: The options of a user, and the number of the plan that each fixes; the maxima of these.
+NUMBERS = {"perf_cc": "concurrency", "perf_p": "parallelism", "perf_pp": "pipelining"}
+MAXIMA = {"perf_p": MAX_PARALLELISM, "perf_pp": MAX_PIPELINING}
 
 
 class SizeClass(enum.IntEnum):
@@ -82,12 +86,22 @@ def make_plan(chunk: ChunkSummary, options: Mapping[str, object], *, stream_only
     worker moves the files.
     max_sessions: sessions to each endpoint that the task may hold; one is kept for the scan, a lane takes one of each.
     """
-    plan = _asked(_stream_only(_rule(chunk), chunk) if stream_only else _rule(chunk), options, stream_only)
+    plan = asked(paper_rule(chunk, stream_only=stream_only), options, stream_only=stream_only)
     lanes = max(1, max_sessions - 1)
     if plan.concurrency > lanes:
         reason = f"{plan.reason}; concurrency {lanes} instead of {plan.concurrency}: {max_sessions} sessions allowed"
         plan = replace(plan, concurrency=lanes, reason=reason)
     return plan
+
+
+def paper_rule(chunk: ChunkSummary, *, stream_only: bool) -> Plan:
+    """The plan of the paper, whatever the user and the endpoints want."""
+    plan = _rule(chunk)
+    if not stream_only:
+        return plan
+    # Mode S has one stream, and a data connection for each file: only concurrency can be used.
+    concurrency = STREAM_CONCURRENCY if chunk.many_small else plan.concurrency
+    return Plan(concurrency, 1, 1, f"{plan.reason}; one stream a file (mode S, or SFTP)")
 
 
 def _rule(chunk: ChunkSummary) -> Plan:
@@ -98,37 +112,27 @@ def _rule(chunk: ChunkSummary) -> Plan:
     return Plan(2, 4, 10, "neither more than 100 small files nor all larger than 250 MB")
 
 
-def _stream_only(plan: Plan, chunk: ChunkSummary) -> Plan:
-    """Mode S has one stream, and a data connection for each file: only concurrency can be used."""
-    concurrency = STREAM_CONCURRENCY if chunk.many_small else plan.concurrency
-    return Plan(concurrency, 1, 1, f"{plan.reason}; one stream a file (mode S, or SFTP)")
-
-
-def _asked(plan: Plan, options: Mapping[str, object], stream_only: bool) -> Plan:
-    """The plan with the numbers that the user asked for, as far as mode S allows them."""
-    concurrency = _option(options, "perf_cc")
-    parallelism = None if stream_only else _option(options, "perf_p", MAX_PARALLELISM)
-    pipelining = None if stream_only else _option(options, "perf_pp", MAX_PIPELINING)
-    names = [
-        name
-        for name, value in (("perf_cc", concurrency), ("perf_p", parallelism), ("perf_pp", pipelining))
-        if value is not None
-    ]
-    if not names:
+def asked(plan: Plan, options: Mapping[str, object], *, stream_only: bool) -> Plan:
+    """The plan with the numbers that the user asked for."""
+    wishes = {name: value for name in NUMBERS if (value := wish(options, name, stream_only=stream_only))}
+    if not wishes:
         return plan
-    return Plan(
-        concurrency or plan.concurrency,
-        parallelism or plan.parallelism,
-        pipelining or plan.pipelining,
-        f"{plan.reason}; {', '.join(names)} as asked",
-    )
+    numbers = {NUMBERS[name]: value for name, value in wishes.items()}
+    return with_numbers(plan, numbers, f"{plan.reason}; {', '.join(wishes)} as asked")
 
 
-def _option(options: Mapping[str, object], name: str, most: int | None = None) -> int | None:
+def wish(options: Mapping[str, object], name: str, *, stream_only: bool) -> int | None:
+    """The user's number, if it counts: in mode S there is one stream, and one file at a time."""
     value = options.get(name)
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1 or (stream_only and name != "perf_cc"):
         return None
-    return min(value, most) if most else value
+    return min(value, MAXIMA.get(name, value))
+
+
+def with_numbers(plan: Plan, numbers: Mapping[str, int], reason: str) -> Plan:
+    """The plan with these numbers, by name."""
+    changes: dict[str, Any] = dict(numbers)
+    return replace(plan, reason=reason, **changes)
 
 
 def lane_share(plan: Plan, files: int) -> int:

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from .experience import LONGEST_ROUND_TRIP, Experience, Numbers, decade, numbers
 from .hill_climb import ClimbStep, HillClimb
 from .meter import Rate, Sample
-from .opening import BLOCK, Caps, asked, depth_limit, opening_plan, paper_plan, pinned
-from .plan import ChunkSummary, Plan, SizeClass
+from .opening import BLOCK, Caps, asked_within, depth_limit, opening_plan, paper_plan
+from .plan import ChunkSummary, Plan, SizeClass, wish
 
 #: Seconds of a round trip that is not known: settling times and windows are computed with it.
 DEFAULT_ROUND_TRIP = 0.05
@@ -133,7 +133,7 @@ class Tuner:
             return rule
         (lanes, streams, depth), factor = better
         reason = f"{rule.reason}; this plan was {factor:.2g} times as fast as that for these endpoints' last tasks"
-        return asked(Plan(lanes, streams, depth, reason, rule.relayed), self._options, self._caps)
+        return asked_within(Plan(lanes, streams, depth, reason, rule.relayed), self._options, self._caps)
 
     def _fits(self, plan: Numbers) -> bool:
         lanes, streams, _ = plan
@@ -152,8 +152,10 @@ class Tuner:
         return [step for option, step in steps if not self._fixed(option)]
 
     def _fixed(self, option: str) -> bool:
-        one_stream = self._caps.stream_only and option != "perf_cc"
-        return self.mode is not TuningMode.ADAPTIVE or one_stream or pinned(self._options, option, self._caps)
+        stream_only = self._caps.stream_only
+        one_stream = stream_only and option != "perf_cc"
+        given = wish(self._options, option, stream_only=stream_only) is not None
+        return self.mode is not TuningMode.ADAPTIVE or one_stream or given
 
 
 def _must_restart(current: _ClassPlan, new: _ClassPlan) -> bool:
