@@ -13,7 +13,7 @@ from endpoints.gridftp.faults import FaultError, FaultScope, Kind, Side, make_fa
 from tests.engine_fakes import MemoryTree, State
 from tests.unit.engine.world import World
 from transferapi.tasks.records import SYMLINK, FoundFile
-from workers.engine.control_sessions import ControlSessions
+from workers.engine.control_sessions import ControlSessions, UnreachableError
 from workers.engine.scan import checksum_comparison, comparison, scanner
 from workers.engine.scan.comparison import SyncLevel, Verdict, verdict
 
@@ -193,6 +193,16 @@ async def test_the_room_for_listings_is_given_back() -> None:
         async with destination.folder("/dst"):
             pass
     assert destination.room == room
+    await control_sessions.close()
+
+
+async def test_an_endpoint_that_cannot_be_reached_is_not_one_without_the_file() -> None:
+    """A session of a shared endpoint is confined to a folder, which may be missing."""
+    world = World([("/src/", "/dst/", None)])
+    world.script.add("open", "", make_fault(Kind.FILE_NOT_FOUND))
+    control_sessions = ControlSessions(world.sessions)
+    with pytest.raises(UnreachableError):
+        await comparison.stat_destination(control_sessions, "/dst/f")
     await control_sessions.close()
 
 

@@ -15,7 +15,7 @@ from endpoints.gridftp.facts import Entry
 from endpoints.gridftp.faults import FaultError, Kind, Side
 from transferapi.tasks.records import FoundFile
 from workers.engine.bounds import TaskShare, size_of_entries
-from workers.engine.control_sessions import ControlSessions
+from workers.engine.control_sessions import ControlSessions, UnreachableError
 
 #: Entries of destination folders in memory, as far as `bounds.Memory` allows.
 ROOM = 100_000
@@ -127,6 +127,8 @@ async def stat_destination(control_sessions: ControlSessions, path: str) -> Entr
     """The entry at the destination under this path. Raises FaultError."""
     try:
         return await control_sessions.ask(Side.DESTINATION, lambda session: session.stat(path))
+    except UnreachableError:
+        raise
     except FaultError as error:
         if error.fault.kind is Kind.FILE_NOT_FOUND:
             return None
