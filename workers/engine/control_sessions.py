@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import TypeVar
 
 from endpoints.gridftp.facts import Entry
-from endpoints.gridftp.faults import FaultError, FaultScope, Side
+from endpoints.gridftp.faults import Fault, FaultError, FaultScope, Side
 
 from .bounds import DEFAULT, EngineBounds, ListingCounter, Memory
 from .ports import Session, SessionFactory
@@ -68,6 +68,15 @@ class ControlSessions:
         except FaultError as error:
             await self._drop_if_lost(side, session, error)
             raise
+
+    async def answer(self, side: Side, what: Callable[[Session], Awaitable[T]]) -> T | Fault:
+        """The same, with the fault of the request as a result. Raises UnreachableError."""
+        try:
+            return await self.ask(side, what)
+        except UnreachableError:
+            raise
+        except FaultError as error:
+            return error.fault
 
     async def listing(self, side: Side, path: str) -> AsyncIterator[Sequence[Entry]]:
         """`Session.listing` on this side, with the errors of `ask`, and TooMuchError for an endless listing."""

@@ -202,7 +202,7 @@ async def test_an_endpoint_that_cannot_be_reached_is_not_one_without_the_file() 
     world.script.add("open", "", make_fault(Kind.FILE_NOT_FOUND))
     control_sessions = ControlSessions(world.sessions)
     with pytest.raises(UnreachableError):
-        await comparison.stat_destination(control_sessions, "/dst/f")
+        await comparison.entry_at(control_sessions, Side.DESTINATION, "/dst/f")
     await control_sessions.close()
 
 

@@ -13,7 +13,6 @@ from collections.abc import Iterator, Sequence
 from endpoints.gridftp.facts import Entry
 from endpoints.gridftp.faults import Fault, FaultError, FaultScope, Kind, Side, make_fault
 from endpoints.gridftp.patterns import is_pattern
-from identity.gsi.printable import quoted
 from transferapi.tasks.records import (
     DIRECTORY,
     FILE,
@@ -76,9 +75,7 @@ class DeleteWalk(Walk):
     def _add_entry(self, folder: Folder, entry: Entry, listing: FolderListing) -> None:
         path = f"{folder.source}/{entry.name}"
         if not is_a_name(entry.name):
-            self._add_fault(
-                request_fault(Kind.INVALID_PATH_NAME, f"Not a valid name: {quoted(entry.name)} in {folder.source}")
-            )
+            self._add_invalid_name(folder, entry.name)
         elif entry.is_link:
             listing.symlinks += 1
             self._found.append(FoundFile(path, None, 0, entry.modified, SYMLINK))

@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 
-from endpoints.gridftp.faults import FaultError, Kind, Side
+from endpoints.gridftp.faults import Side
 from transferapi.tasks.records import ItemRow
-from workers.engine.control_sessions import UnreachableError
 from workers.engine.paths import parent, trimmed
+from workers.engine.scan.comparison import entry_at
 from workers.engine.work import SliceContext
 
 #: Items read from the store at once, and facts requested in parallel.
@@ -29,11 +29,7 @@ HIDDEN = (
 
 
 class DeletionRefusedError(Exception):
-    """Nothing may be deleted. `reason` is a sentence for the user."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
+    """Nothing may be deleted. Its text is a sentence for the user."""
 
 
 class DeletionScope:
@@ -129,19 +125,11 @@ class DeletionScope:
         found: dict[str, str] = {}
         for start in range(0, len(paths), PARALLEL_STATS):
             batch = paths[start : start + PARALLEL_STATS]
-            uniques = await asyncio.gather(*(self._identity(side, path) for path in batch))
-            found.update((path, unique) for path, unique in zip(batch, uniques, strict=True) if unique)
+            entries = await asyncio.gather(
+                *(entry_at(self._work.control_sessions, side, path or "/") for path in batch)
+            )
+            found.update((path, one.unique) for path, one in zip(batch, entries, strict=True) if one and one.unique)
         return found
-
-    async def _identity(self, side: Side, path: str) -> str:
-        try:
-            return (await self._work.control_sessions.ask(side, lambda session: session.stat(path or "/"))).unique
-        except UnreachableError:
-            raise
-        except FaultError as error:
-            if error.fault.kind is not Kind.FILE_NOT_FOUND:
-                raise
-            return ""
 
 
 def ancestors(path: str) -> Iterator[str]:

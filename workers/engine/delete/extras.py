@@ -108,7 +108,7 @@ class Extras:
                 await self._walk(_Pair(source, destination))
             await self._end(self._fault or self._tree_remover.fault)
         except DeletionRefusedError as error:
-            await self._skip(error.reason)
+            await self._skip(str(error))
         except UnreachableError as error:
             await self._work.unreachable(error.fault)
         except FaultError as error:

@@ -149,9 +149,10 @@ class ChecksumComparison:
         """Compare one file. If one side cannot read it, the file is sent: its lane then reports the fault."""
         if one.found.checksummed:
             return one
+        path, there = one.found.source_path, one.found.destination_path or ""
         source, destination = await asyncio.gather(
-            self._checksum(Side.SOURCE, one.found.source_path, algorithm),
-            self._checksum(Side.DESTINATION, one.found.destination_path or "", algorithm),
+            self._control_sessions.answer(Side.SOURCE, lambda session: session.checksum(path, algorithm)),
+            self._control_sessions.answer(Side.DESTINATION, lambda session: session.checksum(there, algorithm)),
         )
         for answer in (source, destination):
             if isinstance(answer, Fault) and answer.scope is not FaultScope.FILE:
@@ -159,11 +160,3 @@ class ChecksumComparison:
         if isinstance(source, Fault) or isinstance(destination, Fault):
             return one
         return replace(one, found=replace(one.found, skipped=source == destination, checksummed=one.found.size))
-
-    async def _checksum(self, side: Side, path: str, algorithm: str) -> str | Fault:
-        try:
-            return await self._control_sessions.ask(side, lambda session: session.checksum(path, algorithm))
-        except UnreachableError:
-            raise
-        except FaultError as error:
-            return error.fault

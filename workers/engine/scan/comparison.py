@@ -85,7 +85,7 @@ class DestinationFolder:
             for start in range(0, len(unknown), PARALLEL_STATS):
                 some = unknown[start : start + PARALLEL_STATS]
                 entries = await asyncio.gather(
-                    *(stat_destination(self._control_sessions, paths[index]) for index in some)
+                    *(entry_at(self._control_sessions, Side.DESTINATION, paths[index]) for index in some)
                 )
                 for index, entry in zip(some, entries, strict=True):
                     there[index] = entry
@@ -123,10 +123,10 @@ class DestinationFolders:
             memory.close()
 
 
-async def stat_destination(control_sessions: ControlSessions, path: str) -> Entry | None:
-    """The entry at the destination under this path. Raises FaultError."""
+async def entry_at(control_sessions: ControlSessions, side: Side, path: str) -> Entry | None:
+    """The entry under this path, if there is one. Raises FaultError."""
     try:
-        return await control_sessions.ask(Side.DESTINATION, lambda session: session.stat(path))
+        return await control_sessions.ask(side, lambda session: session.stat(path))
     except UnreachableError:
         raise
     except FaultError as error:

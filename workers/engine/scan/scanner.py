@@ -198,12 +198,7 @@ class Scanner:
         return await self._stat(Side.DESTINATION, item.destination_path or "")
 
     async def _stat(self, side: Side, path: str) -> Entry | Fault:
-        try:
-            return await self.work.control_sessions.ask(side, lambda session: session.stat(path))
-        except UnreachableError:
-            raise
-        except FaultError as error:
-            return error.fault
+        return await self.work.control_sessions.answer(side, lambda session: session.stat(path))
 
     async def _files(self, files: Sequence[tuple[ItemRow, FoundFile, Entry]]) -> None:
         """Write items that are files as rows, after their parent folders are made."""

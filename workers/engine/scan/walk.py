@@ -23,7 +23,7 @@ from workers.engine.retry import FIRST_DELAY, worse
 from workers.engine.work import SliceContext
 
 from .checksum_comparison import Compared
-from .comparison import DestinationFolder, stat_destination
+from .comparison import DestinationFolder, entry_at
 from .links import found_link, relative
 from .selection import EVERYTHING, Links, NameSelection
 from .sync import Sync
@@ -200,9 +200,7 @@ class Walk:
         link = entry.is_link
         followed = link and self._selection.links is Links.COPY
         if not is_a_name(name):
-            self._add_fault(
-                request_fault(Kind.INVALID_PATH_NAME, f"Not a valid name: {quoted(name)} in {folder.source}")
-            )
+            self._add_invalid_name(folder, name)
         elif not self._selection.includes(name, folder=entry.is_directory and (followed or not link)):
             return
         elif link and not followed:
@@ -218,6 +216,10 @@ class Walk:
             listing.found.append(FoundFile(source, destination, entry.size, entry.modified, checksum=wanted))
         else:
             listing.specials += 1
+
+    def _add_invalid_name(self, folder: Folder, name: str) -> None:
+        why = f"Not a valid name: {quoted(name)} in {folder.source}"
+        self._add_fault(request_fault(Kind.INVALID_PATH_NAME, why))
 
     def _add_link(self, folder: Folder, entry: Entry, listing: FolderListing) -> None:
         """Count a symlink that is not followed, and add it if links are kept."""
@@ -326,7 +328,9 @@ class Walk:
     async def _without_self_links(self, found: Sequence[FoundFile], listing: FolderListing) -> list[FoundFile]:
         """Leave out files that would be written over the target of their own link."""
         followed, listing.followed = listing.followed, {}
-        there = await asyncio.gather(*(stat_destination(self._work.control_sessions, path) for path in followed))
+        there = await asyncio.gather(
+            *(entry_at(self._work.control_sessions, Side.DESTINATION, path) for path in followed)
+        )
         same = {
             path for (path, unique), one in zip(followed.items(), there, strict=True) if one and one.unique == unique
         }
