@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from endpoints.gridftp.faults import Fault, FaultError, Kind, make_fault
 from endpoints.gridftp.third_party.slots import FileEvent, FileProgress, FileRefused, FileReturned
 from transferapi.tasks.records import DataProtection, DataWay, FileRow
+from workers.engine.work import cancel_all
 
 from .parts import FilePart, PartedFile, in_parts
 
@@ -106,11 +107,8 @@ class PartedLane:
     async def close(self) -> None:
         """`ports.Lane.close`."""
         self._lost = True
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
         try:
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await cancel_all(self._tasks)
         finally:
             await asyncio.gather(*(stream.close() for stream in self._streams), return_exceptions=True)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Coroutine
+from collections.abc import Callable, Collection, Coroutine, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -155,10 +155,7 @@ class SliceContext:
 
     async def stop_parts(self, but: asyncio.Task[None] | None = None) -> None:
         """Stop all running parts at once, except `but`."""
-        parts = [part for part in self._parts if part is not but]
-        for part in parts:
-            part.cancel()
-        await asyncio.gather(*parts, return_exceptions=True)
+        await cancel_all(part for part in self._parts if part is not but)
 
     def decide(self, fault: Fault, attempts: int, skip: Collection[Kind] = ()) -> Decision:
         """Decide what follows from this fault. A fault for which the task waits, or that ends it, ends the slice."""
@@ -231,6 +228,14 @@ class SliceContext:
     def seconds_blocked(self) -> float:
         """Seconds for which no connection is to be opened."""
         return self.endpoints.seconds_left(self.clock.now())
+
+
+async def cancel_all(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    """Cancel these, and wait until each has ended, in whatever way."""
+    canceled = list(tasks)
+    for task in canceled:
+        task.cancel()
+    await asyncio.gather(*canceled, return_exceptions=True)
 
 
 async def wait_for(clock: Clock, event: asyncio.Event, seconds: float) -> bool:

@@ -23,6 +23,7 @@ from endpoints.sessions.remote import open_reader, open_writer
 from transferapi.tasks.records import Checksum, DataProtection, DataWay, FileRow
 from workers.engine.settle.arrival import octets
 from workers.engine.settle.checksums import common_algorithm
+from workers.engine.work import cancel_all
 from workers.sessions.pooled_sessions import PooledSession
 
 from .file_copy import FileCopy, at_side
@@ -120,11 +121,8 @@ class StreamedLane:
         """
         clean = not self._under and not self._lost
         self._lost = True
-        tasks = [one.task for one in self._under.values() if one.task]
-        for task in tasks:
-            task.cancel()
         try:
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await cancel_all(one.task for one in self._under.values() if one.task)
         finally:
             for session in (self._source, self._destination):
                 if clean and session.inner.usable:

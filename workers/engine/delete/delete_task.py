@@ -36,7 +36,7 @@ from workers.engine.scan.visits import Folder, FolderListing, request_fault
 from workers.engine.scan.walk import FOUND, Walk
 from workers.engine.settle.settlement_writer import SettlementWriter
 from workers.engine.tuning.plan import ChunkSummary, Plan, SizeClass
-from workers.engine.work import LONGEST_WAIT, SliceContext
+from workers.engine.work import LONGEST_WAIT, SliceContext, cancel_all
 
 from .tree_remover import BATCH, GONE, TreeRemover
 
@@ -219,8 +219,7 @@ class Remover:
         """Stop; a removal that is sent twice does no harm."""
         self._closed_to_new = True
         if self._worker:
-            self._worker.cancel()
-            await asyncio.gather(self._worker, return_exceptions=True)
+            await cancel_all([self._worker])
 
     async def _remove_all(self) -> None:
         try:

@@ -17,7 +17,7 @@ from workers.engine.settle.post_transfer import PostTransfer
 from workers.engine.settle.settlement_writer import SettlementWriter
 from workers.engine.tuning.plan import Plan
 from workers.engine.tuning.tuner import Tuner
-from workers.engine.work import LONGEST_WAIT, SliceContext
+from workers.engine.work import LONGEST_WAIT, SliceContext, cancel_all
 
 from .background_tasks import BackgroundTasks
 from .counter import TransferCounter
@@ -112,10 +112,7 @@ class LaneManager:
 
     async def abort(self, *, rename_suspects: bool) -> None:
         self._closed_to_new = True
-        tasks = [*self._lane_workers.values(), *self._background.running]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel_all([*self._lane_workers.values(), *self._background.running])
         await self._post_transfer.abort()
         lane_slots = list(self._lane_slots.values())
         begun = {row.id for lane_slot in lane_slots for row in lane_slot.lane.begun}

@@ -13,7 +13,7 @@ from workers.engine.tuning.opening import FAR, LANES
 from workers.engine.tuning.plan import Plan
 from workers.engine.tuning.transport import wanted
 from workers.engine.tuning.tuner import Tuner
-from workers.engine.work import SliceContext
+from workers.engine.work import SliceContext, cancel_all
 
 from .counter import TransferCounter
 
@@ -91,8 +91,7 @@ class LanePool:
         """Open nothing more, and close the parked lanes."""
         self._closed_to_new = True
         if self._ahead is not None:
-            self._ahead.cancel()
-            await asyncio.gather(self._ahead, return_exceptions=True)
+            await cancel_all([self._ahead])
         parked, self._parked = self._parked, []
         await self.close(parked)
 

@@ -12,6 +12,7 @@ from transferapi.tasks.records import FoundFile, ItemRow
 from workers.engine.control_sessions import ControlSessions, UnreachableError
 from workers.engine.ports import TaskStore
 from workers.engine.settle.checksums import common_algorithm
+from workers.engine.work import cancel_all
 
 #: Files of one batch; octets at which a smaller batch is enough; and batches in parallel: while one ends, the other
 #: keeps the servers busy.
@@ -86,10 +87,7 @@ class ChecksumComparison:
         """Stop at once."""
         self._waiting.clear()
         self._error = None
-        workers = list(self._workers)
-        for worker in workers:
-            worker.cancel()
-        await asyncio.gather(*workers, return_exceptions=True)
+        await cancel_all(self._workers)
 
     async def _workers_done(self) -> None:
         while self._workers:

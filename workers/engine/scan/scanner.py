@@ -17,7 +17,7 @@ from workers.engine.folders import Folders
 from workers.engine.paths import parent, trimmed
 from workers.engine.queue.queue_feeder import QueueFeeder, write_possible
 from workers.engine.retry import Fail, PassOver, Retry, Skip
-from workers.engine.work import SliceContext, wait_for
+from workers.engine.work import SliceContext, cancel_all, wait_for
 
 from .checksum_comparison import Compared
 from .links import found_link_item
@@ -286,11 +286,8 @@ class Scanner:
         self._comparing.clear()
 
     async def _stop_walks(self) -> None:
-        walks = list(self._walks.values())
-        self._walks.clear()
-        for walk in walks:
-            walk.cancel()
-        await asyncio.gather(*walks, return_exceptions=True)
+        walks, self._walks = self._walks, {}
+        await cancel_all(walks.values())
 
     # ---- faults of items
 

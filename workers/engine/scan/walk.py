@@ -20,7 +20,7 @@ from workers.engine.folders import Folders
 from workers.engine.paths import is_a_name
 from workers.engine.queue.queue_feeder import QueueFeeder, write_possible
 from workers.engine.retry import FIRST_DELAY, worse
-from workers.engine.work import SliceContext
+from workers.engine.work import SliceContext, cancel_all
 
 from .checksum_comparison import Compared
 from .comparison import DestinationFolder, entry_at
@@ -113,8 +113,7 @@ class Walk:
             if self._sync:
                 await self._sync.stop()
             if self._preparing:
-                self._preparing.cancel()
-                await asyncio.gather(self._preparing, return_exceptions=True)
+                await cancel_all([self._preparing])
 
     async def _begin(self) -> None:
         """Prepare; in parallel with the listing of the source where the found files do not depend on it."""

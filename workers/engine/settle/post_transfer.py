@@ -10,7 +10,7 @@ import asyncio
 from dataclasses import replace
 
 from transferapi.tasks.records import PartialFile, SettledFile
-from workers.engine.work import LONGEST_WAIT, SliceContext
+from workers.engine.work import LONGEST_WAIT, SliceContext, cancel_all
 
 from .arrival import complete_ranges, size_of
 from .settlement_writer import SettlementWriter
@@ -91,10 +91,7 @@ class PostTransfer:
 
     async def abort(self) -> None:
         """Stop at once: the next slice continues files that are not settled."""
-        notes = list(self._notes)
-        for note in notes:
-            note.cancel()
-        await asyncio.gather(*notes, return_exceptions=True)
+        await cancel_all(self._notes)
         left = [*await self._verifier.abort(), *(await self._timestamps.abort() if self._timestamps else ())]
         for arrived in left:
             self._note(arrived)

@@ -9,7 +9,7 @@ from datetime import datetime
 from endpoints.gridftp.faults import Fault, FaultError, FaultScope, Kind, Side, make_fault
 from transferapi.tasks.records import SettledFile
 from workers.engine.control_sessions import UnreachableError
-from workers.engine.work import SliceContext
+from workers.engine.work import SliceContext, cancel_all
 
 #: Files whose times are set in one batch.
 BATCH = 300
@@ -56,8 +56,7 @@ class Timestamps:
     async def abort(self) -> Sequence[SettledFile]:
         """Stop at once. Returns the files whose times are not set."""
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+            await cancel_all([self._task])
         left, self._waiting = self._waiting, []
         return left
 

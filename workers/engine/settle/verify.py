@@ -12,7 +12,7 @@ from endpoints.gridftp.faults import Fault, FaultError, FaultScope, Kind, Side
 from transferapi.tasks.records import Checksum, FileRow, SettledFile
 from workers.engine.control_sessions import ControlSessions, UnreachableError
 from workers.engine.tuning.plan import MB, SizeClass, size_class
-from workers.engine.work import Failed, SliceContext
+from workers.engine.work import Failed, SliceContext, cancel_all
 
 from .arrival import complete_ranges, size_of
 from .checksums import common_algorithm, mismatch
@@ -122,9 +122,7 @@ class Verifier:
             tasks = [task for task in queue.under_way if not task.done()]
             left += [*(queue.under_way[task] for task in tasks), *queue.pending]
             queue.pending.clear()
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await cancel_all(tasks)
             await queue.control_sessions.close()
         return left
 
