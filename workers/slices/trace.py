@@ -44,9 +44,7 @@ class SliceTrace:
         self._grant = grant
         self._task = task_spans.span_of_task(grant.task_id, grant.trace_context)
         self._is_detailed = has_details(grant.epoch)
-        facts: dict[str, spans.Value] = {"waybill.task": str(grant.task_id), "waybill.slice": grant.epoch}
-        number = task_spans.number_of_slice(grant.task_id, grant.epoch)
-        self._span = spans.below(self._task, "slice", span=number, attributes=facts)
+        self._span = self._span_of(grant.epoch)
         self._steps_left = STEPS
         self._batches: dict[str, _Batch] = {}
 
@@ -61,12 +59,15 @@ class SliceTrace:
         if self._is_detailed or self._grant.taken_over:
             self._child("lease", begun, time.time_ns(), above=self._task)
 
+    def _span_of(self, epoch: int) -> Span | None:
+        """The span of the slice of this number."""
+        facts: dict[str, spans.Value] = {"waybill.task": str(self._grant.task_id), "waybill.slice": epoch}
+        number = task_spans.number_of_slice(self._grant.task_id, epoch)
+        return spans.below(self._task, "slice", span=number, attributes=facts)
+
     def _end_lost(self) -> None:
         """When it began is not known; its steps and batches that were exported are below it."""
-        before = self._grant.epoch - 1
-        facts: dict[str, spans.Value] = {"waybill.task": str(self._grant.task_id), "waybill.slice": before}
-        number = task_spans.number_of_slice(self._grant.task_id, before)
-        lost = spans.below(self._task, "slice", span=number, attributes=facts)
+        lost = self._span_of(self._grant.epoch - 1)
         if lost is not None:
             lost.error = "worker lost"
             lost.end()
