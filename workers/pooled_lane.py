@@ -23,7 +23,7 @@ from .agents.parts import FilePart
 from .agents.reach import Reach
 from .engine.ports import TCP, Transport
 from .sessions.pool import SessionPool
-from .sessions.pooled_sessions import PooledSession
+from .sessions.pooled_sessions import PooledSession, fault_for_user
 from .sessions.trial import Trial
 
 
@@ -49,7 +49,6 @@ class PooledLane:
         self._lane = lane
         self._pool = pool
         self._transport = transport
-        self._shared = {session.side: session for session in (source, destination) if session.guarded}
         #: Whether octets of a file have arrived.
         self.moved = False
 
@@ -127,17 +126,12 @@ class PooledLane:
         events = await self._lane.events()
         events = self._trial.judge(events) if self._trial else events
         self.moved = self.moved or any(isinstance(event, FileSettled | FileProgress) for event in events)
-        return [self._for_user(event) for event in events] if self._shared else events
+        return [self._for_user(event) for event in events]
 
     def _for_user(self, event: FileEvent) -> FileEvent:
-        """Remove the names of the shared folders from a fault. A fault of an unknown side may be of either one."""
         if not isinstance(event, FileRefused):
             return event
-        fault = event.fault
-        for side, session in self._shared.items():
-            if fault.side in (side, Side.UNKNOWN):
-                fault = replace(session.for_user(fault), side=fault.side)
-        return event._replace(fault=fault)
+        return event._replace(fault=fault_for_user(event.fault, (self._source, self._destination)))
 
     async def close(self) -> None:
         """Give the sessions back if they are clean, else end them; those of another transport are ended."""

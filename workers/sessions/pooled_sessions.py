@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
@@ -144,6 +144,17 @@ class PooledSession:
     async def make_symlink(self, target: str, path: str) -> None:
         with self._faults_for_user():
             await self.inner.make_symlink(target, path)
+
+
+def fault_for_user(fault: Fault, sessions: Iterable[PooledSession]) -> Fault:
+    """The fault of a lane between these, without the names of a shared endpoint's host.
+
+    A fault of an unknown side may be of either one.
+    """
+    for session in sessions:
+        if session.guarded and fault.side in (session.side, Side.UNKNOWN):
+            fault = replace(session.for_user(fault), side=fault.side)
+    return fault
 
 
 class GuardedSession(PooledSession):

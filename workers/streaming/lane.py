@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from endpoints.gridftp.faults import Fault, FaultError, FaultScope, Kind, Side, make_fault
 from endpoints.gridftp.ranges import RangeError, RangeSet
@@ -24,7 +24,7 @@ from transferapi.tasks.records import Checksum, DataProtection, DataWay, FileRow
 from workers.engine.settle.arrival import octets
 from workers.engine.settle.checksums import common_algorithm
 from workers.engine.work import cancel_all
-from workers.sessions.pooled_sessions import PooledSession
+from workers.sessions.pooled_sessions import PooledSession, fault_for_user
 
 from .file_copy import FileCopy, at_side
 from .host import TaskStreams
@@ -225,14 +225,7 @@ class StreamedLane:
                 session.inner.abort()
         begun = self._lost and bool(one.copy and one.copy.begun) and not one.file.temporary_path
         trusted = None if fault.kind is Kind.FILE_SIZE_CHANGED else one.on_disk
-        self._ended(one, FileRefused(one.file, self._for_user(fault), trusted, begun))
-
-    def _for_user(self, fault: Fault) -> Fault:
-        """The fault as the user may see it: the names of a shared endpoint's host are removed."""
-        for session in (self._source, self._destination):
-            if session.guarded and fault.side in (session.side, Side.UNKNOWN):
-                fault = replace(session.for_user(fault), side=fault.side)
-        return fault
+        self._ended(one, FileRefused(one.file, fault_for_user(fault, sessions), trusted, begun))
 
     def _ended(self, one: _Under, event: FileEvent) -> None:
         self._under.pop(one.file.id, None)
