@@ -30,9 +30,9 @@ from .sessions.pooled_sessions import GuardedSession, PooledSession
 from .sessions.server_addresses import Place, ServerAddresses, ServersBySide
 from .sessions.share_access_guard import ShareAccessGuard
 from .sessions.trial import Trial
-from .streaming.host import TaskStreams
+from .streaming.host import StreamingHost, TaskStreams
 from .streaming.lane import StreamedLane
-from .streaming.opening import LaneOpener
+from .streaming.opening import open_lane
 from .streaming.way import Way, on_trial, told, way_between
 
 #: Seconds without a reply after which a lane over UDT is lost: servers without threads accept UDT, and hang.
@@ -87,7 +87,7 @@ class RealSessions:
         self._new_token = new_token
         #: The pairs of sessions that move files now.
         self._pairs: WeakSet[ThirdPartyLane] = WeakSet()
-        self._streaming = LaneOpener(spec, pool, streams)
+        self._streams = streams or StreamingHost().task(spec.task_id)
         self._guards = guards or {}
         self._addresses = ServerAddresses(places, resolve, look_up)
         self._pool = pool
@@ -136,7 +136,7 @@ class RealSessions:
             else PooledSession(session_key, side, session)
         )
         if side is Side.SOURCE:
-            self._streaming.prepare(pooled)
+            pooled.read_checksum = self._streams.take_checksum
         return pooled
 
     def _session_keys(self, side: Side, tiers: Sequence[Sequence[Address]]) -> Mapping[Address, SessionKey]:
@@ -192,7 +192,7 @@ class RealSessions:
             way = await way_between(source, destination, self._pool, encrypt=self._encrypt)
             if way is Way.STREAM:
                 self.transport = TCP
-                return self._streaming.lane(source, destination)
+                return open_lane(source, destination, self._pool, self._streams, self._spec.options)
             plain = way is Way.PLAIN
             setup = await self._set_up(source, destination, transport, plain=plain, relayed=relayed)
         except BaseException:
@@ -294,11 +294,9 @@ class RealSessions:
         """Secure the data channels as both servers and the user want; no request where they are secured already."""
         both = (source.gridftp, destination.gridftp)
         try:
-            wanted = data_security.agree(*both, encrypt=encrypt)
-            held = await data_security.secure(*both, wanted)
+            return await data_security.secure(*both, data_security.agree(*both, encrypt=encrypt))
         except FaultError as error:
             raise FaultError(self._pair_fault(error.fault, source, destination)) from None
-        return held
 
     def _protection(
         self, held: data_security.DataSecurity, source: PooledSession, destination: PooledSession

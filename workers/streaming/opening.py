@@ -1,53 +1,46 @@
-"""Opens the lanes whose files go through this worker, and tries whether two servers need that."""
+"""Opens the lanes whose files go through this worker, and says why they do."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from endpoints.gridftp.faults import Fault, FaultError, FaultScope, Kind
-from transferapi.tasks.records import CLEAR, ENCRYPTED, STREAMED, DataProtection, DataWay, TaskSpec
+from transferapi.tasks.records import CLEAR, ENCRYPTED, STREAMED, DataProtection, DataWay
 from workers.sessions.pool import SessionPool
 from workers.sessions.pooled_sessions import PooledSession
 
-from .host import StreamingHost, TaskStreams
+from .host import TaskStreams
 from .lane import StreamedLane
 from .way import has_ftp_tls, told
 
 NO_ENCRYPTION = "This server moves files in clear, and the task requires encryption."
 
 
-class LaneOpener:
-    """Opens the streamed lanes of one slice."""
-
-    def __init__(self, spec: TaskSpec, pool: SessionPool, streams: TaskStreams | None) -> None:
-        self.streams = streams or StreamingHost().task(spec.task_id)
-        self._pool = pool
-        self._verify = bool(spec.options.get("verify_checksum"))
-        self._encrypt = bool(spec.options.get("encrypt_data"))
-
-    def prepare(self, session: PooledSession) -> None:
-        """A session to the source uses the checksums of what was read there."""
-        session.read_checksum = self.streams.take_checksum
-
-    def lane(self, source: PooledSession, destination: PooledSession) -> StreamedLane:
-        """A lane through this worker. Raises FaultError where the task wants encryption, and a server has none."""
-        clear = [session for session in (source, destination) if not session.inner.protected]
-        if clear and self._encrypt:
-            side = clear[0].side
-            raise FaultError(
-                Fault(Kind.UNSUPPORTED, side, retryable=False, scope=FaultScope.ENDPOINT, advice=NO_ENCRYPTION)
-            )
-        return StreamedLane(
-            source,
-            destination,
-            self.streams,
-            protection=_protection(clear),
-            give_back=lambda session: self._pool.put(session.session_key, session.inner),
-            verify=self._verify,
-            encrypt=self._encrypt,
-            data_way=told(source, destination, self._pool, direct=False)
-            or DataWay(STREAMED, _why(source, destination)),
+def open_lane(
+    source: PooledSession,
+    destination: PooledSession,
+    pool: SessionPool,
+    streams: TaskStreams,
+    options: Mapping[str, object],
+) -> StreamedLane:
+    """A lane through this worker. Raises FaultError where the task wants encryption, and a server has none."""
+    encrypt = bool(options.get("encrypt_data"))
+    clear = [session for session in (source, destination) if not session.inner.protected]
+    if clear and encrypt:
+        side = clear[0].side
+        raise FaultError(
+            Fault(Kind.UNSUPPORTED, side, retryable=False, scope=FaultScope.ENDPOINT, advice=NO_ENCRYPTION)
         )
+    return StreamedLane(
+        source,
+        destination,
+        streams,
+        protection=_protection(clear),
+        give_back=lambda session: pool.put(session.session_key, session.inner),
+        verify=bool(options.get("verify_checksum")),
+        encrypt=encrypt,
+        data_way=told(source, destination, pool, direct=False) or DataWay(STREAMED, _why(source, destination)),
+    )
 
 
 def _why(source: PooledSession, destination: PooledSession) -> str:
