@@ -69,8 +69,12 @@ class ControlSessions:
             await self._drop_if_lost(side, session, error)
             raise
 
+    async def stat(self, side: Side, path: str) -> Entry:
+        """`Session.stat` on this side, with the errors of `ask`."""
+        return await self.ask(side, lambda session: session.stat(path))
+
     async def answer(self, side: Side, what: Callable[[Session], Awaitable[T]]) -> T | Fault:
-        """The same, with the fault of the request as a result. Raises UnreachableError."""
+        """As `ask`, with the fault of the request as a result. Raises UnreachableError."""
         try:
             return await self.ask(side, what)
         except UnreachableError:

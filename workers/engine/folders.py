@@ -59,7 +59,7 @@ class Folders:
 
     async def identity(self, side: Side, path: str) -> str:
         """The identity of a file on its server (the Unique fact, RFC 3659 section 7.5.2); "" without that fact."""
-        return (await self._control_sessions.ask(side, lambda session: session.stat(path or "/"))).unique
+        return (await self._control_sessions.stat(side, path or "/")).unique
 
     def _remember(self, path: str) -> None:
         if len(self._known) >= MAX_KNOWN:

@@ -40,7 +40,7 @@ class FileInspector:
         """Check that a partial file can be continued: restarting one that was removed or renamed leaves a hole."""
         path = file.temporary_path or file.destination_path or ""
         try:
-            there = await self._work.control_sessions.ask(Side.DESTINATION, lambda session: session.stat(path))
+            there = await self._work.control_sessions.stat(Side.DESTINATION, path)
             good = can_continue(file, there.size)
         except UnreachableError as error:
             await self._work.unreachable(error.fault)
@@ -62,11 +62,10 @@ class FileInspector:
 
     async def check_size(self, file: FileRow, received: int | None) -> None:
         """Compare the sizes on both sides after both reported success with a size that the scan did not see."""
-        path = file.destination_path or ""
         try:
             source, destination = await asyncio.gather(
-                self._work.control_sessions.ask(Side.SOURCE, lambda session: session.stat(file.source_path)),
-                self._work.control_sessions.ask(Side.DESTINATION, lambda session: session.stat(path)),
+                self._work.control_sessions.stat(Side.SOURCE, file.source_path),
+                self._work.control_sessions.stat(Side.DESTINATION, file.destination_path or ""),
             )
         except FaultError as error:
             self._faults.arrived_file_faulted(file, error.fault)

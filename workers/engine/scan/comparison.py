@@ -126,7 +126,7 @@ class DestinationFolders:
 async def entry_at(control_sessions: ControlSessions, side: Side, path: str) -> Entry | None:
     """The entry under this path, if there is one. Raises FaultError."""
     try:
-        return await control_sessions.ask(side, lambda session: session.stat(path))
+        return await control_sessions.stat(side, path)
     except UnreachableError:
         raise
     except FaultError as error:

@@ -72,8 +72,8 @@ class Expansion:
             folder = f"{folder}/{name}"
             at += 1
         if at == len(components):
-            yield above, self._filter_last([replace(await self._stat(folder), name=name)])
-        elif name in ("", "~") or (await self._stat(folder)).is_directory:
+            yield above, self._filter_last([replace(await self._control_sessions.stat(Side.SOURCE, folder), name=name)])
+        elif name in ("", "~") or (await self._control_sessions.stat(Side.SOURCE, folder)).is_directory:
             async for found in self._matching(folder, components[at]):
                 if at == len(components) - 1:
                     yield folder, self._filter_last(found)
@@ -99,6 +99,3 @@ class Expansion:
             self._stack.clear()
             why = f"More than {MAX_FOLDERS} folders match a part of this path; name fewer."
             raise FaultError(Fault(Kind.LIMIT_EXCEEDED, Side.SOURCE, retryable=False, advice=why))
-
-    async def _stat(self, path: str) -> Entry:
-        return await self._control_sessions.ask(Side.SOURCE, lambda session: session.stat(path))

@@ -167,8 +167,7 @@ class Walk:
                 )
 
     async def _prepare_for_links(self) -> None:
-        path = self._root.source or "/"
-        root = await self._work.control_sessions.ask(Side.SOURCE, lambda session: session.stat(path))
+        root = await self._work.control_sessions.stat(Side.SOURCE, self._root.source or "/")
         self._root = replace(self._root, unique=root.unique)
         if (await self._work.control_sessions.session(Side.SOURCE)).resolves_links:
             self._real_root = root.link_target or self._root.source

@@ -104,7 +104,7 @@ class Timestamps:
         if file.modified is not None and settled.new_size is None:
             return file.modified
         try:
-            entry = await self._work.control_sessions.ask(Side.SOURCE, lambda session: session.stat(file.source_path))
+            entry = await self._work.control_sessions.stat(Side.SOURCE, file.source_path)
         except FaultError as error:
             if error.fault.scope is not FaultScope.FILE:
                 raise
