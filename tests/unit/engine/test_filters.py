@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from endpoints.gridftp.patterns import translate
 from tests.unit.engine.world import World
-from workers.engine.scan.filters import NameFilter
+from workers.engine.scan.selection import NameSelection
 
 pytestmark = pytest.mark.virtual_time
 
@@ -106,23 +106,23 @@ def test_a_hostile_pattern_takes_no_longer_than_another() -> None:
 
 def test_the_first_rule_that_matches_decides() -> None:
     rules = [rule("include", "*.keep"), rule("exclude", "*e*"), rule("include", "*")]
-    kept = [name for name in ("x.keep", "tree", "oak") if NameFilter(rules).includes(name, folder=False)]
+    kept = [name for name in ("x.keep", "tree", "oak") if NameSelection(rules=rules).includes(name, folder=False)]
     assert kept == ["x.keep", "oak"]
 
 
 def test_what_no_rule_names_is_included() -> None:
-    assert NameFilter([rule("exclude", "*.tmp")]).includes("data", folder=False)
-    assert NameFilter([]).includes("anything", folder=True)
+    assert NameSelection(rules=[rule("exclude", "*.tmp")]).includes("data", folder=False)
+    assert NameSelection(rules=[]).includes("anything", folder=True)
 
 
 def test_a_rule_may_be_for_files_or_for_folders_only() -> None:
-    rules = NameFilter([rule("exclude", "a", "file"), rule("exclude", "b", "dir"), rule("exclude", "c")])
+    rules = NameSelection(rules=[rule("exclude", "a", "file"), rule("exclude", "b", "dir"), rule("exclude", "c")])
     assert [name for name in "abc" if rules.includes(name, folder=False)] == ["b"]
     assert [name for name in "abc" if rules.includes(name, folder=True)] == ["a"]
 
 
 def test_a_thousand_rules_are_one_look() -> None:
-    rules = NameFilter([rule("exclude" if n % 3 else "include", f"f{n}-*") for n in range(1000)])
+    rules = NameSelection(rules=[rule("exclude" if n % 3 else "include", f"f{n}-*") for n in range(1000)])
     dice = random.Random(7)
     for n in dice.sample(range(1000), 50):
         assert rules.includes(f"f{n}-x", folder=False) is (n % 3 == 0)
