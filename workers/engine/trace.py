@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
 
@@ -23,13 +22,11 @@ class Trace(Protocol):
 class NoTrace:
     """Traces are off, or the task has none."""
 
-    @contextmanager
-    def step(self, name: str, side: str = "") -> Iterator[None]:
-        yield
+    def step(self, name: str, side: str = "") -> AbstractContextManager[None]:
+        return nullcontext()
 
-    @contextmanager
-    def work(self, name: str, files: int = 0, octets: int = 0) -> Iterator[None]:
-        yield
+    def work(self, name: str, files: int = 0, octets: int = 0) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def add(self, name: str, files: int = 0, octets: int = 0) -> None:
         return
