@@ -75,7 +75,7 @@ async def end_pool(pool: SessionPool) -> None:
     for _ in range(20):
         await asyncio.sleep(0)
     _, in_use = pool.counts()
-    pool.close()
+    pool.forget("")
     for _ in range(20):
         await asyncio.sleep(0)
     assert not in_use, f"{in_use} sessions are still in use after the slice"

@@ -132,7 +132,7 @@ async def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
             places.setdefault(side, []).append(Place("127.0.0.1", server.port))
     cluster = Cluster(request.param, tmp_path, servers, places)
     yield cluster
-    cluster.pool.close()
+    cluster.pool.forget("")
     await asyncio.sleep(0.01)
     for server in servers.values():
         server.stop()
@@ -177,7 +177,7 @@ async def test_an_endpoint_is_unreachable_only_when_none_of_its_servers_is_left(
         assert (await cluster.session(Side.SOURCE)).address == two
     cluster.stop(two)
     await asyncio.sleep(0.05)
-    cluster.pool.close()
+    cluster.pool.forget("")
     with pytest.raises(FaultError) as caught:
         await cluster.session(Side.SOURCE)
     assert caught.value.fault.scope is FaultScope.ENDPOINT

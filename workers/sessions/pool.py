@@ -214,9 +214,6 @@ class SessionPool:
         self._working = {working: until for working, until in self._working.items() if until > now}
         self.absences.expire()
 
-    def close(self) -> None:
-        self.forget("")
-
     def _end(self, address: Address, idle: _Idle) -> None:
         self._drop(address, idle)
         idle.session.abort()
@@ -256,17 +253,12 @@ class SessionPool:
                 del self._opening[address]
         self.absences.note_success(address)
         if session_key.confine is not None:
-            await _confine(session, session_key.confine)
+            try:
+                await session_key.confine(session)
+            except BaseException:
+                session.abort()
+                raise
         return session
-
-
-async def _confine(session: RemoteSession, confine: Callable[[RemoteSession], Awaitable[None]]) -> None:
-    """Confine the session; a session that cannot be confined is closed."""
-    try:
-        await confine(session)
-    except BaseException:
-        session.abort()
-        raise
 
 
 def tiers_of(resolved: Sequence[tuple[Sequence[str], int]]) -> Sequence[Sequence[Address]]:

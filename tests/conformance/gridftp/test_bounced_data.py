@@ -183,7 +183,7 @@ async def test_who_stops_to_wait_for_the_look_up_of_data_hosts_leaves_no_session
             assert [made._pool.in_use(Address(HOST, port)) for port in (source.port, liar.port)] == [0, 0]
         finally:
             over.set()
-            made._pool.close()
+            made._pool.forget("")
     assert threads[0].startswith("look-up"), "asyncio's own threads are for others"
 
 

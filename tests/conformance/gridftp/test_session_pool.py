@@ -31,7 +31,7 @@ def clock() -> Clock:
 async def pool(clock: Clock) -> AsyncIterator[SessionPool]:
     pool = SessionPool(clock)
     yield pool
-    pool.close()
+    pool.forget("")
 
 
 @pytest.fixture
@@ -109,7 +109,7 @@ async def test_few_are_kept_to_all_servers_together(
             clock.now += 1
             pool.put(one, session)
         assert [session.usable for session in sessions] == [False, False, True, True, True], "the oldest went"
-        pool.close()
+        pool.forget("")
 
 
 async def test_an_idle_session_ends_in_time_whoever_has_used_the_server_since(

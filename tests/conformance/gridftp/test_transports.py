@@ -116,7 +116,7 @@ async def run_task(world: World, source: int, destination: int, **facts: object)
 async def world(folder: Path) -> AsyncIterator[World]:
     world = World(folder)
     yield world
-    world.pool.close()
+    world.pool.forget("")
     await asyncio.sleep(0.01)
 
 
@@ -225,7 +225,7 @@ async def test_our_server_knows_buffers_and_no_udt(world: World) -> None:
         wanted = Transport(buffer=1 << 20)
         assert await world.move_all(sessions, wanted, lambda name: f"/{name}") == wanted
         assert await world.move_all(sessions, UDT, lambda name: f"/{name}") == TCP
-        world.pool.close()
+        world.pool.forget("")
         await asyncio.sleep(0.01)
 
 

@@ -127,7 +127,7 @@ async def test_what_appears_while_a_tree_is_deleted_is_removed_as_carefully(port
     tree_remover = TreeRemover(work, Side.SOURCE)
     await tree_remover.remove_folders(["/tree", "/link"])
     await work.control_sessions.close()
-    pool.close()
+    pool.forget("")
     await asyncio.sleep(0.01)
     assert tree_remover.fault is None
     assert not (folder / "tree").exists()
