@@ -65,7 +65,7 @@ class PartedLane:
         self._lost = False
         #: With what the other streams end when one is lost.
         self._loss = make_fault(Kind.CONNECTION_BROKEN, "another stream of the lane was lost")
-        self._listen_to(first)
+        self._spawn(self._listen(first))
 
     # ---- ports.Lane
 
@@ -154,11 +154,8 @@ class PartedLane:
             await stream.close()
             return
         self._streams.append(stream)
-        self._listen_to(stream)
-        self._advance()
-
-    def _listen_to(self, stream: Stream) -> None:
         self._spawn(self._listen(stream))
+        self._advance()
 
     async def _listen(self, stream: Stream) -> None:
         while stream.alive or self._busy[stream]:
