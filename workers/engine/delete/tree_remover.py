@@ -103,7 +103,6 @@ class TreeRemover:
         self.files = 0
         self.folders = 0
         self.symlinks = 0
-        self.spared = 0
         self.names: list[str] = []
         self.fault: Fault | None = None
         self._work = work
@@ -195,7 +194,6 @@ class TreeRemover:
             text = f"Cannot be removed: {quoted(entry.name)}"
             self._keep(branch, request_fault(Kind.INVALID_PATH_NAME, text, self._side))
         elif self._keeps(entry):
-            self.spared += 1
             branch.kept = True
         else:
             return False
@@ -205,7 +203,6 @@ class TreeRemover:
         for start in range(0, len(leaves), BATCH):
             batch = {f"{folder}/{entry.name}": entry for entry in leaves[start : start + BATCH]}
             known = await self._find_known(list(batch)) if self._find_known else ()
-            self.spared += len(known)
             if known and branch:
                 branch.kept = True
             paths = [path for path in batch if path not in known]
