@@ -142,8 +142,8 @@ class PostgresTaskStore:
         tallies.add("bytes", *self._kinds, by=max(0, written.octets))
         _tally(batch.faulted)
 
-    async def event(self, code: str, description: str, details: object, *, is_error: bool = False) -> None:
-        await self._call(measurements.add_event, NewEvent(code, description, details, is_error))
+    async def event(self, code: str, description: str, details: object) -> None:
+        await self._call(measurements.add_event, NewEvent(code, description, details))
 
     async def endpoint_failed(self, fault: Fault, retry_at: datetime, *, lanes: bool = False) -> None:
         await self._call(troubles.endpoint_failed, fault, retry_at, lanes=lanes)

@@ -314,10 +314,10 @@ class MemoryLease:
                 if row.state is State.PENDING:
                     row.file = replace(row.file, ranges=progress.ranges)
 
-    async def event(self, code: str, description: str, details: object, *, is_error: bool = False) -> None:
+    async def event(self, code: str, description: str, details: object) -> None:
         async with self._call("event") as store:
             json.dumps(details)
-            store.events.append(Event(code, description, details, is_error))
+            store.events.append(Event(code, description, details, False))
 
     async def endpoint_failed(self, fault: Fault, retry_at: datetime, *, lanes: bool = False) -> None:
         async with self._call("endpoint_failed") as store:

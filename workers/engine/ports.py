@@ -89,7 +89,7 @@ class TaskStore(Protocol):
         A row that is no longer pending is not changed, so that nothing is counted twice.
         """
 
-    async def event(self, code: str, description: str, details: object, *, is_error: bool = False) -> None:
+    async def event(self, code: str, description: str, details: object) -> None:
         """Append an event; details that are not a string are written as JSON."""
 
     async def endpoint_failed(self, fault: Fault, retry_at: datetime, *, lanes: bool = False) -> None:

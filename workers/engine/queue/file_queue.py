@@ -125,7 +125,7 @@ class FileQueue:
         plan = self.plan()
         return min(plan.concurrency, len(self._files) + self.under_way) if plan else 0
 
-    def left_lanes(self, count: int = 1) -> None:
+    def left_lanes(self, count: int) -> None:
         """Record that `count` files have left their lanes."""
         self.under_way -= count
 
