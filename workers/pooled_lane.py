@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import replace
 
 from endpoints.gridftp.faults import Fault, FaultError, Side
-from endpoints.gridftp.ranges import RangeError, RangeSet
+from endpoints.gridftp.ranges import RangeSet
 from endpoints.gridftp.third_party.lane import ThirdPartyLane
 from endpoints.gridftp.third_party.slots import (
-    MAX_RANGES,
     FileEvent,
     FileProgress,
     FileRefused,
@@ -22,6 +20,7 @@ from transferapi.tasks.records import DataProtection, DataWay, FileRow
 from .agents.parts import FilePart
 from .agents.reach import Reach
 from .engine.ports import TCP, Transport
+from .engine.settle.arrival import readable
 from .sessions.pool import SessionPool
 from .sessions.pooled_sessions import PooledSession, fault_for_user
 from .sessions.trial import Trial
@@ -67,18 +66,16 @@ class PooledLane:
 
     def feed(self, file: FileRow) -> None:
         """Queue a file in the lane; never blocks."""
+        file = readable(file)
         try:
             source_path, target, temporary = self._paths(file)
-            ranges = RangeSet.parse(file.ranges, MAX_RANGES) if file.ranges else None
         except FaultError as error:
             # A control channel cannot carry its name.
             self._lane.report(FileRefused(file, error.fault, None))
-        except RangeError:
-            # Ranges that cannot be read are useless: send the file from the start.
-            self.feed(replace(file, ranges=""))
         else:
             if isinstance(self._trial, Reach):
                 self._trial.watch(self)
+            ranges = RangeSet.parse(file.ranges) if file.ranges else None
             rename_to = target if temporary else None
             self._lane.feed(Transfer(file, source_path, temporary or target, file.size, rename_to, ranges))
 

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from endpoints.gridftp.faults import Fault, FaultError, Kind, make_fault
 from endpoints.gridftp.third_party.slots import FileEvent, FileProgress, FileRefused, FileReturned
 from transferapi.tasks.records import DataProtection, DataWay, FileRow
+from workers.engine.settle.arrival import readable
 from workers.engine.work import cancel_all
 
 from .parts import FilePart, PartedFile, in_parts
@@ -86,6 +87,7 @@ class PartedLane:
 
     def feed(self, file: FileRow) -> None:
         """`ports.Lane.feed`."""
+        file = readable(file)
         if not self.alive:
             self._tell(FileReturned(file, suspect=False))
             return

@@ -11,9 +11,8 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from endpoints.gridftp.faults import Fault, FaultScope, Kind, make_fault
-from endpoints.gridftp.ranges import RangeError, RangeSet
+from endpoints.gridftp.ranges import RangeSet
 from endpoints.gridftp.third_party.slots import (
-    MAX_RANGES,
     FileEvent,
     FileProgress,
     FileRefused,
@@ -47,11 +46,11 @@ class FilePart:
 
 
 class PartedFile:
-    """A file whose parts are under way. Raises RangeError for ranges of an earlier attempt that cannot be read."""
+    """A file whose parts are under way."""
 
     def __init__(self, file: FileRow, streams: int) -> None:
         self.file = file
-        self.had = RangeSet.parse(file.ranges, MAX_RANGES) if file.ranges else RangeSet()
+        self.had = RangeSet.parse(file.ranges)
         self.waiting = deque(split(file, self.had, streams))
         self.under_way: set[FilePart] = set()
         self._on_disk: dict[FilePart, RangeSet] = {}
@@ -171,7 +170,4 @@ def split(file: FileRow, had: RangeSet, streams: int) -> list[FilePart]:
 
 def in_parts(file: FileRow) -> bool:
     """Whether it is sent in parts: a large file, or one that is continued."""
-    try:
-        return file.size >= 2 * MIN_PART or bool(file.ranges and RangeSet.parse(file.ranges, MAX_RANGES))
-    except RangeError:
-        return False
+    return file.size >= 2 * MIN_PART or bool(file.ranges)

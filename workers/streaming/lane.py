@@ -8,11 +8,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from endpoints.gridftp.faults import Fault, FaultError, FaultScope, Kind, Side, make_fault
-from endpoints.gridftp.ranges import RangeError, RangeSet
+from endpoints.gridftp.ranges import RangeSet
 from endpoints.gridftp.streams.digest import ALGORITHMS, Digest
 from endpoints.gridftp.streams.file_streams import FileReader, FileWriter, OctetShare
 from endpoints.gridftp.third_party.slots import (
-    MAX_RANGES,
     FileEvent,
     FileProgress,
     FileRefused,
@@ -21,7 +20,7 @@ from endpoints.gridftp.third_party.slots import (
 )
 from endpoints.sessions.remote import open_reader, open_writer
 from transferapi.tasks.records import Checksum, DataProtection, DataWay, FileRow
-from workers.engine.settle.arrival import octets
+from workers.engine.settle.arrival import octets, readable
 from workers.engine.settle.checksums import common_algorithm
 from workers.engine.work import cancel_all
 from workers.sessions.pooled_sessions import PooledSession, fault_for_user
@@ -104,7 +103,7 @@ class StreamedLane:
 
     def feed(self, file: FileRow) -> None:
         """`ports.Lane.feed`."""
-        one = self._under[file.id] = _Under(file)
+        one = self._under[file.id] = _Under(readable(file))
         one.task = self._loop.create_task(self._run(one))
 
     async def events(self) -> Sequence[FileEvent]:
@@ -238,8 +237,5 @@ class StreamedLane:
 
 def _offset(file: FileRow) -> int:
     """Where a stream can be continued: behind the octets from the beginning of the file that are there already."""
-    try:
-        ranges = list(RangeSet.parse(file.ranges, MAX_RANGES)) if file.ranges else []
-    except RangeError:
-        return 0
+    ranges = list(RangeSet.parse(file.ranges))
     return ranges[0][1] if ranges and ranges[0][0] == 0 else 0

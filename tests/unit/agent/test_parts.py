@@ -48,7 +48,6 @@ def test_a_file_has_as_many_parts_as_streams_and_none_is_too_small_to_pay() -> N
         (FILE, True),
         (replace(FILE, size=100_000), False),
         (replace(FILE, size=100_000, ranges="0-50000"), True),
-        (replace(FILE, size=100_000, ranges="nonsense"), False),
     ],
 )
 def test_large_and_continued_files_go_in_parts(file: FileRow, parted: bool) -> None:
@@ -160,6 +159,19 @@ async def test_a_large_file_takes_all_streams_and_gets_its_size_when_all_parts_a
     assert [done for stream in streams.all for done in stream.completed] == [(FILE, FILE.size)]
     await streams.lane.close()
     assert all(stream.closed for stream in streams.all)
+
+
+@pytest.mark.parametrize("ranges", ["nonsense", ",".join(f"{2 * n}-{2 * n + 1}" for n in range(201))])
+@pytest.mark.parametrize("size", [100_000, 256 * MB])
+async def test_a_file_whose_ranges_cannot_be_read_is_sent_from_the_start(size: int, ranges: str) -> None:
+    streams = Streams()
+    file = replace(FILE, size=size)
+    streams.lane.feed(replace(file, ranges=ranges))
+    while not any(isinstance(event, FileSettled) for event in streams.lane._events):
+        await streams.until_fed(1)
+        streams.all[0].arrive()
+    assert await outcomes(streams.lane, 1) == [FileSettled(file, size)]
+    await streams.lane.close()
 
 
 async def test_a_server_that_allows_fewer_sessions_gets_all_parts_over_those() -> None:

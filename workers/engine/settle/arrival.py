@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from endpoints.gridftp.ranges import RangeError, RangeSet
+from endpoints.gridftp.third_party.slots import MAX_RANGES
 from transferapi.tasks.records import FileRow, SettledFile
 
 
@@ -12,6 +15,15 @@ def octets(ranges: str) -> int:
         return RangeSet.parse(ranges).total if ranges else 0
     except RangeError:
         return 0
+
+
+def readable(file: FileRow) -> FileRow:
+    """The file as a lane continues it: without ranges that cannot be read, so that it is sent from the start."""
+    try:
+        RangeSet.parse(file.ranges, MAX_RANGES)
+    except RangeError:
+        return replace(file, ranges="")
+    return file
 
 
 def size_of(arrived: SettledFile) -> int:
