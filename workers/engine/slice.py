@@ -22,7 +22,7 @@ from .file_processor import FileProcessor
 from .lanes.lane_manager import LaneManager
 from .ports import Clock, SessionFactory, TaskStore
 from .queue.file_queue import FileQueue
-from .queue.queue_feeder import MAX_ORPHANS, QueueFeeder, TemporaryNames, partials
+from .queue.queue_feeder import MAX_ORPHANS, QueueFeeder, partials
 from .retry import delay
 from .scan.scanner import Scanner
 from .settle.settlement_writer import SettlementWriter
@@ -104,7 +104,6 @@ class _Slice:
             work.store,
             work.control_sessions,
             self._file_queue,
-            TemporaryNames(),
             self._files_added,
             aside=spec.writes_aside,
         )

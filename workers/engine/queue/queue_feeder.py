@@ -120,7 +120,6 @@ class QueueFeeder:
         store: TaskStore,
         control_sessions: ControlSessions,
         file_queue: FileQueue,
-        names: TemporaryNames,
         files_added: Callable[[], None],
         *,
         aside: bool = False,
@@ -129,7 +128,7 @@ class QueueFeeder:
         self._store = store
         self._control_sessions = control_sessions
         self._file_queue = file_queue
-        self._names = names
+        self._names = TemporaryNames()
         self._files_added = files_added
         self._lock = asyncio.Lock()
         #: The store may have due files that are not loaded.
