@@ -8,7 +8,9 @@ a root that is removed before its scan is recorded would look like one that neve
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Iterator, Sequence
+from itertools import islice
 
 from endpoints.gridftp.facts import Entry
 from endpoints.gridftp.faults import Fault, FaultError, FaultScope, Kind, Side, make_fault
@@ -102,17 +104,9 @@ class DeleteWalk(Walk):
 
 def _batches(paths: bytearray) -> Iterator[list[FoundFile]]:
     """One batch at a time: one depth may have a million folders."""
-    batch: list[FoundFile] = []
-    at = 0
-    while (end := paths.find(b"\0", at)) >= 0:
-        path = paths[at:end].decode("utf-8", "surrogateescape")
-        batch.append(FoundFile(path, None, 0, None, DIRECTORY))
-        at = end + 1
-        if len(batch) == FOUND:
-            yield batch
-            batch = []
-    if batch:
-        yield batch
+    ended = re.finditer(rb"[^\0]+", paths)
+    while some := [one.group().decode("utf-8", "surrogateescape") for one in islice(ended, FOUND)]:
+        yield [FoundFile(path, None, 0, None, DIRECTORY) for path in some]
 
 
 class GlobWalk(DeleteWalk):
