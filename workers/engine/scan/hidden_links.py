@@ -22,11 +22,8 @@ async def unlink_hidden(session: Session, folders: Sequence[str]) -> dict[str, F
     if session.tells_links or not folders:
         return {}
     faults = await session.remove([(path, False) for path in folders])
-    answers = dict(zip(folders, faults, strict=True))
-    gone = {path: None for path, fault in answers.items() if fault is None or fault.kind is Kind.FILE_NOT_FOUND}
-    unknown = {path: fault for path, fault in answers.items() if fault and fault.kind not in _ANSWERS}
-    return {**gone, **unknown}
-
-
-#: Refusals of DELE that show that the path is a folder, or is missing.
-_ANSWERS = frozenset({Kind.IS_A_DIRECTORY, Kind.FILE_NOT_FOUND})
+    return {
+        path: None if fault and fault.kind is Kind.FILE_NOT_FOUND else fault
+        for path, fault in zip(folders, faults, strict=True)
+        if fault is None or fault.kind is not Kind.IS_A_DIRECTORY
+    }
