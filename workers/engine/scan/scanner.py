@@ -243,12 +243,8 @@ class Scanner:
         """Whether a file would be written over itself under another name: through a link, or "/~/" for the home."""
         if not entry.unique or found.link_target is not None:
             return False
-        try:
-            return await self.folders.identity(Side.DESTINATION, found.destination_path or "") == entry.unique
-        except UnreachableError:
-            raise
-        except FaultError:
-            return False
+        there = await self._stat(Side.DESTINATION, found.destination_path or "/")
+        return not isinstance(there, Fault) and there.unique == entry.unique
 
     # ---- walks
 
@@ -297,10 +293,8 @@ class Scanner:
         if isinstance(decision, Retry):
             self._faulted.append(FaultedItem(item, fault, decision.at))
             self._note_retry(decision.at)
-        elif isinstance(decision, Fail):
-            self._faulted.append(FaultedItem(item, fault, None))
-        elif isinstance(decision, PassOver):
-            self._faulted.append(FaultedItem(item, fault, None, skipped=True))
+        elif isinstance(decision, Fail | PassOver):
+            self._faulted.append(FaultedItem(item, fault, None, skipped=isinstance(decision, PassOver)))
         elif isinstance(decision, Skip):
             self._skipped.append(item)
 
