@@ -180,9 +180,7 @@ class SessionPool:
 
     def forget(self, begins: str) -> None:
         """End idle sessions whose key has this prefix: their credential may not be used any more."""
-        for address, idle in list(self._idle.items()):
-            for one in [one for one in idle if one.key.startswith(begins)]:
-                self._end(address, one)
+        self._end_where(lambda one: one.key.startswith(begins))
 
     def refuse(self, transport: Transport | str, source: Address, destination: Address, why: str = "") -> None:
         """Record that this transport, or way (DIRECT), does not work between these servers. why: for people."""
@@ -206,13 +204,16 @@ class SessionPool:
     def expire(self) -> None:
         """End sessions that were idle for too long, and forget old records; called at intervals."""
         now = self._clock()
-        for address, idle in list(self._idle.items()):
-            for one in [one for one in idle if now - one.since >= IDLE_SECONDS]:
-                self._end(address, one)
+        self._end_where(lambda one: now - one.since >= IDLE_SECONDS)
         self._out = {address: out for address, out in self._out.items() if out}
         self._refused = {refused: until for refused, until in self._refused.items() if until[0] > now}
         self._working = {working: until for working, until in self._working.items() if until > now}
         self.absences.expire()
+
+    def _end_where(self, ends: Callable[[_Idle], bool]) -> None:
+        for address, idle in list(self._idle.items()):
+            for one in filter(ends, list(idle)):
+                self._end(address, one)
 
     def _end(self, address: Address, idle: _Idle) -> None:
         self._drop(address, idle)
