@@ -19,9 +19,9 @@ from django.db import transaction
 from django.db.models import Q, QuerySet
 
 from identity.clock import moment
+from identity.database_rows import row_by_id
 from identity.linked import services as linked
 from identity.models import User
-from identity.single_row import row_by_id
 
 from . import registry
 from .errors import (
@@ -181,9 +181,10 @@ def _editable(user: User, ref: str) -> PauseRule:
 
 
 def _find(user: User, ref: str, rows: QuerySet[PauseRule]) -> PauseRule:
-    rule = row_by_id(rows, ref)
-    if rule is None or not may(user, Permission.OVERSEE, rule.endpoint):
-        raise PauseRuleNotFoundError(ref)
+    unknown = PauseRuleNotFoundError(ref)
+    rule = row_by_id(rows, ref, unknown)
+    if not may(user, Permission.OVERSEE, rule.endpoint):
+        raise unknown
     return rule
 
 

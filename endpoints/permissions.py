@@ -16,9 +16,9 @@ from enum import StrEnum
 from django.db.models import Exists, F, OuterRef, Q
 from django.utils import timezone
 
+from identity.database_rows import enum_value
 from identity.linked.models import LinkedIdentity
 from identity.models import Membership, User
-from identity.single_row import enum_value
 
 from .models import AccessRule, Endpoint, Role
 

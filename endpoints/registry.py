@@ -14,9 +14,9 @@ from django.db.models import Prefetch, Q, QuerySet, TextField, Value
 from django.db.models.functions import Concat, Now
 
 from identity.conflicts import unless_taken
+from identity.database_rows import single_row
 from identity.gsi.printable import FORBIDDEN
 from identity.models import User
-from identity.single_row import single_row
 from identity.user_names import canonical
 from identity.vault import store as vault
 

@@ -19,6 +19,7 @@ from collections.abc import Collection
 from django.db import transaction
 
 from .conflicts import unless_taken
+from .database_rows import row_by_id
 from .error_categories import CategorizedError, Category, LimitExceededError, NotFoundError
 from .gsi.name_parsing import BadNameError, normalized_slash_name
 from .hidden import Secret
@@ -27,7 +28,6 @@ from .passkeys import services as passkeys
 from .sign_up import rules
 from .sign_up.rules import Applicant
 from .signals import account_changed
-from .single_row import row_by_id
 
 #: Subjects of one user.
 MOST = 50

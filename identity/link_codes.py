@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 
 from django.db.models import QuerySet
 
+from .database_rows import single_row
 from .hidden import Secret, digest_of, new_text
-from .single_row import single_row
 
 T = TypeVar("T")
 #: Characters of the longest text that is looked up.

@@ -12,11 +12,11 @@ from datetime import UTC, datetime, timedelta
 
 from django.db import transaction
 
+from .database_rows import row_by_id, single_row
 from .error_categories import CategorizedError, LimitExceededError, NotFoundError
 from .hidden import Secret, digest_of, new_text
 from .models import ApiToken, User
 from .signals import account_changed
-from .single_row import row_by_id, single_row
 
 #: A prefix by which readers of logs and secret scanners recognise a leaked token.
 PREFIX = "wb_"

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat,
 
 from endpoints.models import Agent
 from identity.clock import moment
-from identity.single_row import row_by_id
+from identity.database_rows import row_by_id
 
 from . import authority
 from .errors import AgentRefusedError, CertificateRequestError
@@ -119,7 +119,4 @@ def _check_signature(certificate: x509.Certificate) -> None:
 def _named(certificate: x509.Certificate) -> Agent:
     names = certificate.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)
     agents = Agent.objects.select_related("endpoint__owner")
-    found = row_by_id(agents, names[0].value) if names else None
-    if found is None:
-        raise AgentRefusedError("foreign")
-    return found
+    return row_by_id(agents, names[0].value if names else "", AgentRefusedError("foreign"))

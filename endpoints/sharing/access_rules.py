@@ -23,9 +23,9 @@ from endpoints.permissions import Permission
 from endpoints.signals import access_given
 from identity.audit.log import What
 from identity.conflicts import unless_taken
+from identity.database_rows import row_by_id
 from identity.gsi.printable import FORBIDDEN, FORBIDDEN_IN_LINES
 from identity.models import Membership, User
-from identity.single_row import row_by_id
 
 from . import principals
 from .access import from_root
@@ -90,10 +90,7 @@ def of_share(user: User, ref: str, verb: Permission = Permission.GRANT) -> tuple
 def get(user: User, ref: str, rule_id: str) -> AccessRule:
     """Raises the errors of `registry.resolve`, RuleNotFoundError."""
     share = registry.resolve(user, ref, Permission.GRANT)
-    found = row_by_id(AccessRule.objects.filter(endpoint=share), rule_id)
-    if found is None:
-        raise RuleNotFoundError(rule_id)
-    return found
+    return row_by_id(AccessRule.objects.filter(endpoint=share), rule_id, RuleNotFoundError(rule_id))
 
 
 def update(

@@ -19,6 +19,7 @@ from oauth2_provider.models import AccessToken, Application, Grant, RefreshToken
 
 from identity.audit import log as audit
 from identity.audit.log import What
+from identity.database_rows import row_by_id
 from identity.error_categories import CategorizedError, Category
 from identity.linked.models import LinkedIdentity
 from identity.models import (
@@ -38,7 +39,6 @@ from identity.models import (
 )
 from identity.sessions import open_sessions
 from identity.signals import user_deactivated, user_deleted
-from identity.single_row import row_by_id
 from identity.users import DELETED, OwnAccountError, UserNotFoundError, check_staff
 from identity.vault import store as vault
 

@@ -14,8 +14,8 @@ from django.conf import settings
 from django.db.models import Q, QuerySet
 
 from identity.clock import moment
+from identity.database_rows import delete_first
 from identity.models import AuditEvent, User
-from identity.single_row import delete_first
 from identity.users import check_staff
 
 from . import log

@@ -15,9 +15,9 @@ from enum import StrEnum
 
 from django.db import transaction
 
+from identity.database_rows import enum_value
 from identity.linked import services as linked
 from identity.models import GroupPreference, Membership, User
-from identity.single_row import enum_value
 
 from . import services as groups
 from .errors import GroupForbiddenError, GroupInvalidError

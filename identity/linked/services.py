@@ -24,6 +24,7 @@ from django.utils import timezone
 
 from identity import user_names, users
 from identity.conflicts import unless_taken
+from identity.database_rows import row_by_id, single_row
 from identity.hidden import Secret
 from identity.models import User
 from identity.passkeys import services as passkeys
@@ -31,7 +32,6 @@ from identity.sessions import open_sessions
 from identity.sign_up import rules
 from identity.sign_up.rules import Applicant
 from identity.signals import account_changed, identity_removed, identity_renamed
-from identity.single_row import row_by_id, single_row
 
 from .errors import (
     IdentityInactiveError,

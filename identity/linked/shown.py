@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from identity import user_names
+from identity.database_rows import single_row
 from identity.models import User
-from identity.single_row import single_row
 
 from .models import LinkedIdentity
 

@@ -19,13 +19,13 @@ from django.db import transaction
 
 from identity import link_codes
 from identity.clock import moment
+from identity.database_rows import single_row
 from identity.hidden import Secret
 from identity.models import AddressChange, RecoveryLink, ScimUser, User
 from identity.password_sign_in import count_request
 from identity.passwords import recovery
 from identity.sign_up import rules
 from identity.signals import account_changed, address_changed, address_wanted
-from identity.single_row import single_row
 
 from .errors import (
     AddressLinkLapsedError,

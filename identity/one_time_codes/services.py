@@ -16,10 +16,10 @@ from datetime import datetime
 from django.db import transaction
 
 from identity.clock import moment
+from identity.database_rows import single_row
 from identity.hidden import Hidden, Secret
 from identity.models import OneTimeCodeSecret, RecoveryCode, User
 from identity.signals import account_changed
-from identity.single_row import single_row
 from identity.vault.errors import VaultError
 from identity.vault.rows import SealedTable
 

@@ -15,9 +15,9 @@ from django.db import models, transaction
 from django.db.models.functions import Now
 
 from identity.conflicts import unless_taken
+from identity.database_rows import row_by_id, single_row
 from identity.models import CertificateSubject, LinkedIdentity, OneTimeCodeSecret, Passkey, User
 from identity.signals import account_changed
-from identity.single_row import row_by_id, single_row
 
 from . import ceremony, challenges
 from .ceremony import PasskeyCredential

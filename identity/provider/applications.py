@@ -11,11 +11,11 @@ from django.db import transaction
 from oauth2_provider.models import Application
 
 from identity.audit import log as audit
+from identity.database_rows import row_by_id
 from identity.hidden import Secret, digest_of
 from identity.models import ClientOptions, ClientSecret, User
 from identity.networks import is_loopback
 from identity.signals import account_changed
-from identity.single_row import row_by_id
 
 from . import clients
 from .errors import ClientInvalidError, ClientNotFoundError, TooManyClientsError

@@ -8,8 +8,8 @@ from django.db.models import Exists, OuterRef, QuerySet
 from oauth2_provider.models import AccessToken, Grant, RefreshToken
 from oauth2_provider.settings import oauth2_settings
 
+from identity.database_rows import delete_first
 from identity.models import SignIn
-from identity.single_row import delete_first
 
 from . import registration
 

@@ -14,9 +14,9 @@ from oauth2_provider.settings import oauth2_settings
 
 from identity import user_names
 from identity.audit import log as audit
+from identity.database_rows import single_row
 from identity.models import SignIn, SignInToken, User
 from identity.sessions.proof import SignInProof
-from identity.single_row import single_row
 
 from . import clients, scopes
 from .tokens import limits as token_limits

@@ -9,8 +9,8 @@ from django.db import transaction
 
 from identity.audit import log as audit
 from identity.audit.log import What
+from identity.database_rows import single_row
 from identity.hidden import Secret, digest_of, new_text
-from identity.single_row import single_row
 
 from .errors import ScimClientError
 from .models import ScimClient, ScimToken

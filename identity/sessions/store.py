@@ -13,8 +13,8 @@ from uuid import UUID
 from django.contrib.auth import SESSION_KEY
 from django.contrib.sessions.backends import db
 
+from identity.database_rows import delete_first
 from identity.models import UserSession
-from identity.single_row import delete_first
 
 #: Sessions of one user.
 MOST = 100

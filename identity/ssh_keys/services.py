@@ -16,9 +16,9 @@ from django.db.models.functions import Now
 
 from identity import user_names
 from identity.conflicts import unless_taken
+from identity.database_rows import single_row
 from identity.models import SshPublicKey, User
 from identity.signals import account_changed
-from identity.single_row import single_row
 
 from . import public_keys
 from .errors import KeyExistsError, KeyFieldInvalidError, KeyNotFoundError, TooManyKeysError

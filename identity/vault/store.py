@@ -17,10 +17,10 @@ from django.db import models, transaction
 from django.db.models.functions import Now
 
 from identity.clock import moment
+from identity.database_rows import enum_value
 from identity.hidden import Hidden
 from identity.models import Activation, Credential, PendingSecret, User
 from identity.signals import credential_stored
-from identity.single_row import enum_value
 
 from .bindings import checked
 from .bindings import endpoint_binding as endpoint_binding

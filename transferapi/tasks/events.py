@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from identity.single_row import execute
+from identity.database_rows import execute
 
 from .upkeep import space
 

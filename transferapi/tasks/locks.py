@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
-from identity.single_row import execute, query_rows
+from identity.database_rows import execute, query_rows
 
 
 def take(*names: str) -> None:

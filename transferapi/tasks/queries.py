@@ -23,8 +23,8 @@ from endpoints.gridftp.patterns import like
 from endpoints.models import Endpoint
 from endpoints.permissions import in_reach, reachable
 from endpoints.registry import SearchFilters, SearchScope
+from identity.database_rows import single_row
 from identity.models import User
-from identity.single_row import single_row
 
 from .display_state import CONDITIONS, DisplayState
 from .errors import RequestError, TaskNotFoundError

@@ -20,8 +20,8 @@ from endpoints.sharing import access
 from endpoints.sharing.access import Access
 from identity.clock import moment
 from identity.conflicts import constraint_of
+from identity.database_rows import single_row
 from identity.models import User
-from identity.single_row import single_row
 from transferapi.traces import submissions as traces
 
 from . import bases, doorbell, events, locks, moves, options, request_rules

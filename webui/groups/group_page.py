@@ -12,6 +12,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_safe
 
+from identity.database_rows import enum_value
 from identity.groups import memberships
 from identity.groups import services as groups
 from identity.groups.errors import GroupForbiddenError, GroupInvalidError, GroupNotFoundError
@@ -19,7 +20,6 @@ from identity.groups.memberships import ActionRefusal, MembershipAction, Members
 from identity.groups.services import GroupRole, Policies
 from identity.models import Group, Membership
 from identity.provider import identities
-from identity.single_row import enum_value
 from webui.forms import change_of, question
 from webui.page import problem, show, signed_in, user_of
 

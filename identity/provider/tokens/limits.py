@@ -9,8 +9,8 @@ import uuid
 
 from oauth2_provider.models import AccessToken, Application, Grant, RefreshToken
 
+from identity.database_rows import delete_first
 from identity.models import SignIn, User
-from identity.single_row import delete_first
 
 #: Access tokens of a user at one application, besides those from which refresh tokens take their scopes.
 MOST_ACCESS_TOKENS = 1000

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from identity.single_row import query_rows
+from identity.database_rows import query_rows
 from transferapi.tasks.models import Event, Run, Task
 
 #: Points of a rate; plans that are shown; files up to which their arrivals make the rate.

@@ -20,9 +20,9 @@ from django.db.models import Q, QuerySet
 from endpoints import pause_rules, registry
 from endpoints.models import Endpoint, PauseRule
 from endpoints.permissions import Permission, endpoints_by_role, in_reach
+from identity.database_rows import row_by_id
 from identity.linked import shown
 from identity.models import User
-from identity.single_row import row_by_id
 from transferapi.tasks import queries
 from transferapi.tasks.errors import OwnerNotFoundError, RequestError, TaskNotFoundError, TasksNotPermittedError
 from transferapi.tasks.events import FAULT_SUMMARY
@@ -286,9 +286,7 @@ def pause_info(user: User, task_id: uuid.UUID) -> tuple[pauses.Causes, list[Paus
 
 def cancel_status(user: User, ref: str) -> tuple[AdminCancel, bool]:
     """The state of a cancel request of this manager. Raises TaskNotFoundError."""
-    row = row_by_id(AdminCancel.objects.filter(user=user), ref)
-    if row is None:
-        raise TaskNotFoundError(ref)
+    row = row_by_id(AdminCancel.objects.filter(user=user), ref, TaskNotFoundError(ref))
     return row, is_done(row)
 
 

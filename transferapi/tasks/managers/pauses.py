@@ -21,8 +21,8 @@ from django.db.models import Q
 from endpoints.models import Endpoint, PauseRule
 from endpoints.registry import canonical_name
 from identity.clock import moment
+from identity.database_rows import query_rows
 from identity.models import User
-from identity.single_row import query_rows
 from transferapi.tasks import doorbell, moves, queries
 from transferapi.tasks.errors import TaskCompleteError
 from transferapi.tasks.models import WITH_OWNERS, Task

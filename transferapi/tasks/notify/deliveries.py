@@ -23,6 +23,7 @@ from django.db import transaction
 
 from endpoints.addresses.gate import TargetRefusedError
 from identity.clock import moment
+from identity.database_rows import query_rows
 from identity.http.https_client import (
     ConnectionFailedError,
     HttpClientError,
@@ -32,7 +33,6 @@ from identity.http.https_client import (
     Site,
 )
 from identity.http.tls_context import client_context
-from identity.single_row import query_rows
 from identity.vault.errors import VaultError
 from transferapi.tasks.errors import RequestError
 from transferapi.tasks.models import Delivery, Webhook

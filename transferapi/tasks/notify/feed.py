@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from django.db import transaction
 from django.db.models import Q
 
-from identity.single_row import execute, query_rows
+from identity.database_rows import execute, query_rows
 from transferapi.tasks.models import WITH_OWNERS, Event, Task
 from transferapi.tasks.states import Phase
 

@@ -25,11 +25,10 @@ from endpoints.addresses import gate
 from endpoints.addresses.openings import opened
 from endpoints.registry import canonical_name
 from identity.clock import moment
+from identity.database_rows import query_rows, row_by_id
 from identity.hidden import Hidden, Secret
 from identity.http.web_address import Url, WebAddressError, parse_url
 from identity.models import User
-from identity.single_row import query_rows, row_by_id
-from identity.vault.rotation import SealedTable
 from identity.vault.rows import SealedTable, lock_user
 from transferapi.tasks.errors import RequestError, TooManyWebhooksError, WebhookDisabledError, WebhookNotFoundError
 from transferapi.tasks.models import WITH_ENDS, Delivery, Task, Webhook
@@ -176,10 +175,7 @@ def deliveries(user: User, ref: str, *, limit: int = 10, offset: int = 0) -> Pag
 
 
 def _found(among: models.QuerySet[Webhook], ref: str) -> Webhook:
-    row = row_by_id(among, ref)
-    if row is None:
-        raise WebhookNotFoundError(ref)
-    return row
+    return row_by_id(among, ref, WebhookNotFoundError(ref))
 
 
 def _check_target(url: str) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 from django.db import DatabaseError, InterfaceError, transaction
 
-from identity.single_row import execute, query_rows
+from identity.database_rows import execute, query_rows
 
 from . import last_backup, rounds
 from .worker_reports import GONE_SECONDS

@@ -5,7 +5,7 @@ It counts seconds since 1970 of the clock of the database. A version that does n
 
 from __future__ import annotations
 
-from identity.single_row import execute, query_rows
+from identity.database_rows import execute, query_rows
 
 KEY = "backup_at"
 

@@ -22,7 +22,7 @@ from django.db import transaction
 from django.db.models import Q, QuerySet
 
 from identity.clock import moment
-from identity.single_row import execute, query_rows
+from identity.database_rows import execute, query_rows
 from transferapi.tasks import locks
 from transferapi.tasks.models import AdminCancel, Event, File, Item, Space, Task
 from transferapi.tasks.states import Phase

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from identity.single_row import execute, query_rows
+from identity.database_rows import execute, query_rows
 
 #: The periodic jobs of this version: seconds between two starts of each, by all workers together. Another version may
 #: have written rows of other jobs.

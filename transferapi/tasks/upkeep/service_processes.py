@@ -12,7 +12,7 @@ from functools import cache
 
 from django.db.migrations.loader import MigrationLoader
 
-from identity.single_row import execute, query_rows
+from identity.database_rows import execute, query_rows
 from transferapi.schema_version import effect_of
 from transferapi.version import service_version
 

@@ -12,7 +12,7 @@ from typing import NoReturn
 
 from django.conf import settings
 
-from identity.single_row import execute, query_rows
+from identity.database_rows import execute, query_rows
 from transferapi.config.limits import VARIABLES
 from transferapi.tasks.errors import TooMuchError
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 
-from identity.single_row import execute
+from identity.database_rows import execute
 
 _lock = threading.Lock()
 _counts: Counter[str] = Counter()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from identity.single_row import execute
+from identity.database_rows import execute
 from transferapi.version import service_version
 
 #: Seconds between two reports of a worker.

@@ -17,7 +17,7 @@ from collections import Counter, defaultdict
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from identity.single_row import query_rows
+from identity.database_rows import query_rows
 
 #: The most live leases of one user on tasks of one type.
 MAX_PER_USER = 3

@@ -21,7 +21,7 @@ from endpoints.network_use import limits
 from endpoints.registry import canonical_name
 from endpoints.sharing.access import Access
 from identity.clock import moment
-from identity.single_row import execute, query_rows
+from identity.database_rows import execute, query_rows
 from transferapi.tasks import locks, moves
 from transferapi.tasks.errors import LeaseLostError, StaleStateError
 from transferapi.tasks.events import NewEvent

@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any
 
-from identity.single_row import execute, query_rows
+from identity.database_rows import execute, query_rows
 from transferapi.tasks.records import Checksum, FileRow, TaskCounts
 
 from . import arrays

@@ -15,7 +15,7 @@ from datetime import datetime
 from django.db.models import F
 
 from endpoints.gridftp.faults import Fault, FaultError, Kind, Side
-from identity.single_row import execute, query_rows
+from identity.database_rows import execute, query_rows
 from transferapi.tasks.models import File, Item, Task
 from transferapi.tasks.records import Checksum, FileRow, FoundFile, ItemRow
 from transferapi.tasks.states import FileKind, FileState

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from endpoints.gridftp.faults import Fault, Kind, Side
 from endpoints.gridftp.ranges import RangeSet
-from identity.single_row import execute, query_rows
+from identity.database_rows import execute, query_rows
 from transferapi.tasks import events
 from transferapi.tasks.models import WITH_ENDS, Task
 from transferapi.tasks.records import FaultedFile, FaultedItem, PartialFile, SettledFile, Settlement, SkippedSource

@@ -1,4 +1,4 @@
-"""Queries for at most one row, bounded deletions, statements in SQL, and values of enums in rows."""
+"""Rows of the database: queries for at most one row, bounded deletions, statements in SQL, and values of enums."""
 
 from __future__ import annotations
 
