@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -51,8 +52,15 @@ class Place:
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory, give_schema: Callable[[Path], object]) -> Iterator[Place]:
-    folder = tmp_path_factory.mktemp("providers")
+def folder() -> Iterator[Path]:
+    """For files that the instance reads: one that root starts runs as an account of its own."""
+    with tempfile.TemporaryDirectory(prefix="waybill-providers-") as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
+@pytest.fixture(scope="module")
+def place(folder: Path, give_schema: Callable[[Path], object]) -> Iterator[Place]:
     port = free_port()
     callback = f"http://127.0.0.1:{port}/signin/with/lab/callback"
     key = rsa.generate_private_key(65537, 2048).private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())

@@ -26,7 +26,7 @@ from identity.models import User
 from transferapi.tasks import queries
 from transferapi.tasks.errors import OwnerNotFoundError, RequestError, TaskNotFoundError, TasksNotPermittedError
 from transferapi.tasks.events import FAULT_SUMMARY
-from transferapi.tasks.models import WITH_HOSTS, AdminCancel, Event, File, Task
+from transferapi.tasks.models import AdminCancel, Event, File, Task
 from transferapi.tasks.queries import MarkerPage, Page, TimeRange
 from transferapi.tasks.states import Phase, Status
 
@@ -105,7 +105,7 @@ def list_tasks(
     if wanted.local_user is not None:
         return [], None  # the account on a server is not known for any task
     ids = _page(wanted, _places(user, wanted.endpoint), after, limit + 1)
-    rows = Task.objects.select_related(*WITH_HOSTS).in_bulk(ids[:limit])
+    rows = Task.objects.select_related("owner").in_bulk(ids[:limit])
     found = _seen(user, [rows[pk] for pk in ids[:limit] if pk in rows])
     last = found[-1].task if found and len(ids) > limit else None
     return found, LastKey(last.completion_time, last.request_time, last.pk) if last else None
@@ -138,7 +138,7 @@ def _check_without_endpoint(wanted: ManagedTaskFilter) -> None:
 
 def _by_ids(user: User, task_ids: Sequence[uuid.UUID]) -> list[ManagedTask]:
     """The tasks of these ids. Missing ones and invisible ones raise the same error."""
-    found = _seen(user, list(Task.objects.select_related(*WITH_HOSTS).filter(pk__in=task_ids)))
+    found = _seen(user, list(Task.objects.select_related("owner").filter(pk__in=task_ids)))
     if len(found) < len(set(task_ids)):
         raise TasksNotPermittedError
     by_id = {seen.task.pk: seen for seen in found}
@@ -232,7 +232,7 @@ _TIMED_OUT = "57014"
 
 def get(user: User, task_id: uuid.UUID) -> ManagedTask:
     """The task. Raises TaskNotFoundError where the user monitors none of its endpoints."""
-    found = _seen(user, list(Task.objects.select_related(*WITH_HOSTS).filter(pk=task_id)))
+    found = _seen(user, list(Task.objects.select_related("owner").filter(pk=task_id)))
     if not found:
         raise TaskNotFoundError(str(task_id))
     return found[0]
@@ -297,6 +297,7 @@ def is_done(row: AdminCancel) -> bool:
 
 def _seen(user: User, tasks: Sequence[Task]) -> list[ManagedTask]:
     """The visible tasks, each without the fields that the user may not see."""
+    queries.read_endpoints(tasks)
     overseen = held(user, Permission.OVERSEE, tasks)
     found = [ManagedTask(task, overseen) for task in tasks if is_overseen(task, overseen)]
     for seen in found:

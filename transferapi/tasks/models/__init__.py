@@ -4,12 +4,11 @@ from .fields import PathField, TransactionIdField
 from .files import File, Item, Space
 from .notify import Delivery, Event, Mail, MailPreference, Webhook
 from .service import Maintenance, SchemaChange, ServiceProcess
-from .task import WITH_ENDS, WITH_HOSTS, WITH_OWNERS, AdminCancel, RemovedTask, Task
+from .task import WITH_ENDS, WITH_OWNERS, AdminCancel, RemovedTask, Task
 from .worker import Lease, PathMemory, Round, Run, Tally, WorkerProcess
 
 __all__ = [
     "WITH_ENDS",
-    "WITH_HOSTS",
     "WITH_OWNERS",
     "AdminCancel",
     "Delivery",

@@ -14,8 +14,6 @@ from transferapi.tasks.states import Phase, Status, TaskType
 #: For `select_related`: the endpoints of a task with their owners; these, and the owner of the task.
 WITH_ENDS = ("source__owner", "destination__owner")
 WITH_OWNERS = ("owner", *WITH_ENDS)
-#: For `select_related`: the owner of a task, its endpoints with their owners, and the hosts of shared ones with theirs.
-WITH_HOSTS = ("owner", "source__owner", "source__host__owner", "destination__owner", "destination__host__owner")
 
 
 class Task(models.Model):

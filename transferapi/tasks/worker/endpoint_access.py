@@ -37,7 +37,7 @@ class AccessRefusal(NamedTuple):
 
 
 def accesses(task: Task) -> Mapping[Side, Access] | AccessRefusal:
-    """The owner's access to each endpoint of the task. task: with its owner, its endpoints, their owners and hosts."""
+    """The owner's access to each endpoint of the task, which has read them (`queries.read_endpoints`)."""
     ends = {Side(side): endpoint for side, endpoint in task.ends.items()}
     prefetch_related_objects([*ends.values()], "servers", "host__servers")
     found: dict[Side, Access] = {}

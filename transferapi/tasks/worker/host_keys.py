@@ -14,7 +14,7 @@ from endpoints.gridftp.faults import Fault, Kind
 from endpoints.models import Endpoint, Server
 from endpoints.registry import canonical_name
 from transferapi.tasks import events, moves
-from transferapi.tasks.models import WITH_HOSTS, Task
+from transferapi.tasks.models import Task
 from transferapi.tasks.notify.mails import host_key as host_key_mails
 from transferapi.tasks.states import Phase
 
@@ -50,4 +50,4 @@ def resume_settled(now: datetime | None = None) -> int:
 
 def _resume(condition: Q, now: datetime | None = None) -> int:
     waiting = Task.objects.filter(condition, phase=Phase.SUSPENDED, nice_status=Kind.HOST_KEY_CHANGED)
-    return sum(moves.resume(task.owner, task.pk, now) for task in waiting.select_related(*WITH_HOSTS))
+    return sum(moves.resume(task.owner, task.pk, now) for task in waiting.select_related("owner"))

@@ -22,11 +22,11 @@ from endpoints.registry import canonical_name
 from endpoints.sharing.access import Access
 from identity.clock import moment
 from identity.database_rows import execute, query_rows
-from transferapi.tasks import locks, moves
+from transferapi.tasks import locks, moves, queries
 from transferapi.tasks.errors import LeaseLostError, StaleStateError
 from transferapi.tasks.events import NewEvent
 from transferapi.tasks.managers import pauses
-from transferapi.tasks.models import WITH_HOSTS, Event, Lease, PathMemory, Task
+from transferapi.tasks.models import Event, Lease, PathMemory, Task
 from transferapi.tasks.records import HeartbeatReply, TaskEndpoint, TaskSpec
 from transferapi.tasks.states import Phase, TaskType
 
@@ -90,7 +90,7 @@ def acquire(
             execute(limit)
         locks.take(f"turns of {keys.owner_id} {keys.type}", *(f"sessions of {host}" for host in keys.hosts))
         now = moment(now)
-        task = Task.objects.select_related(*WITH_HOSTS).get(pk=task_id)
+        task = Task.objects.get(pk=task_id)
         if refusal := _refusal(task, now):
             return refusal
         lost = losses.read(task) if task.phase == Phase.RUNNING else None
@@ -99,6 +99,7 @@ def acquire(
         sessions = SchedulerSnapshot(now).sessions_for(task_id, (task.owner_id, task.type))
         if not sessions:
             return LeaseRefusal.QUOTA
+        queries.read_endpoints([task])
         try:
             ends = accesses(task)
             if isinstance(ends, AccessRefusal):

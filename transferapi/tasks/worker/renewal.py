@@ -28,10 +28,10 @@ from endpoints.registry import canonical_name
 from identity.clock import moment
 from identity.languages.catalog import ENGLISH, speaking
 from identity.vault.store import CredentialInfo
-from transferapi.tasks import events, moves
+from transferapi.tasks import events, moves, queries
 from transferapi.tasks.forecast import services as forecasts
 from transferapi.tasks.forecast.pace import Pace
-from transferapi.tasks.models import WITH_HOSTS, Event, Task
+from transferapi.tasks.models import Event, Task
 from transferapi.tasks.notify import reasons
 from transferapi.tasks.notify.mails import task as task_mails
 from transferapi.tasks.states import Phase
@@ -189,7 +189,8 @@ def _resume_at(giver_id: uuid.UUID, endpoint_ids: Iterable[uuid.UUID], now: date
             waiting = waiting.filter(owner=giver_id)
         if activation_status.credential is not None:
             waiting = waiting.filter(Q(had_credential=None) | ~Q(had_credential=activation_status.credential.stored_at))
-        found = list(waiting.select_related(*WITH_HOSTS))
+        found = list(waiting.select_related("owner"))
+        queries.read_endpoints(found)
         for user_id in {giver_id, *(task.owner_id for task in found)} if found else ():
             task_mails.end_wave(user_id, endpoint)
         resumed += sum(_go_on(task, endpoint, now) for task in found)
@@ -234,7 +235,7 @@ def foresee(
     Returns whether that is so. endpoint: as the task names it; the owner of a shared one gets the mail. pace: the same
     object for a whole slice. Raises LeaseLostError.
     """
-    task = Task.objects.select_related(*WITH_HOSTS).get(pk=task_id)
+    task = Task.objects.get(pk=task_id)
     now = moment(now)
     rest = forecasts.rest(task, pace or Pace(), now)
     if held.expires_at is None or not _is_too_short(task, held.expires_at - now, rest, _notice(held)):

@@ -13,7 +13,7 @@ from django.db.models import Count
 from endpoints.gridftp.faults import Fault
 from transferapi.tasks import events, moves
 from transferapi.tasks.managers import pauses
-from transferapi.tasks.models import WITH_ENDS, WITH_HOSTS, File, Task
+from transferapi.tasks.models import WITH_ENDS, File, Task
 from transferapi.tasks.states import FileState
 
 from . import renewal
@@ -79,7 +79,7 @@ def suspend(
     """
     with hold(task_id, epoch, now, to_end=True) as now:
         if not moves.end_if_canceled(task_id, now):
-            task = Task.objects.select_related(*WITH_HOSTS).get(pk=task_id)
+            task = Task.objects.get(pk=task_id)
             renewal.suspend(task, fault, had_credential, now)
 
 

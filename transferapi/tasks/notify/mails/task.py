@@ -28,7 +28,7 @@ from identity.clock import moment
 from identity.languages.preferences import speaking_to
 from identity.models import User
 from identity.vault.store import CredentialInfo
-from transferapi.tasks.models import WITH_OWNERS, Event, Mail, Task, Webhook
+from transferapi.tasks.models import Event, Mail, Task, Webhook
 from transferapi.tasks.notify import mail_preferences, reasons
 from transferapi.tasks.states import Phase, Status, TaskType
 
@@ -48,7 +48,7 @@ SILENT = frozenset({"CANCELED"})
 
 def ended(task_id: uuid.UUID, now: datetime) -> None:
     """Write the mail about the end of a task; call it in the transaction that ends the task."""
-    task = Task.objects.select_related(*WITH_OWNERS).get(pk=task_id)
+    task = Task.objects.select_related("owner").get(pk=task_id)
     succeeded = task.status == Status.SUCCEEDED
     option = "notify_on_succeeded" if succeeded else "notify_on_failed"
     if (task.fatal_error_code in SILENT and not task.canceled_by_admin) or not _wanted(task, option):
