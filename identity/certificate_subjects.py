@@ -23,8 +23,8 @@ from .database_rows import row_by_id
 from .error_categories import CategorizedError, Category, LimitExceededError, NotFoundError
 from .gsi.name_parsing import BadNameError, normalized_slash_name
 from .hidden import Secret
-from .models import CertificateSubject, Credential, LinkedIdentity, User
-from .passkeys import services as passkeys
+from .linked import ways_in
+from .models import CertificateSubject, Credential, User
 from .sign_up import rules
 from .sign_up.rules import Applicant
 from .signals import account_changed
@@ -140,19 +140,10 @@ def remove(user: User, subject_id: uuid.UUID | str) -> None:
         # Changes happen one after another: two could remove the last two.
         User.objects.select_for_update(no_key=True).get(pk=user.pk)
         row = row_by_id(CertificateSubject.objects.filter(user=user), subject_id, SubjectNotFoundError(subject_id))
-        if not _has_other_way_in(user, row):
+        if not ways_in.has_another(user, row):
             raise LastSubjectError
         row.delete()
     account_changed.send(CertificateSubject, user=user, what="subject_removed", name=row.subject)
-
-
-def _has_other_way_in(user: User, without: CertificateSubject) -> bool:
-    return (
-        user.has_usable_password()
-        or passkeys.usable(user)
-        or LinkedIdentity.objects.filter(user=user).exists()
-        or CertificateSubject.objects.filter(user=user).exclude(pk=without.pk).exists()
-    )
 
 
 def _one_form(subject: str) -> str:

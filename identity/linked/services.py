@@ -27,12 +27,12 @@ from identity.conflicts import unless_taken
 from identity.database_rows import row_by_id, single_row
 from identity.hidden import Secret
 from identity.models import User
-from identity.passkeys import services as passkeys
 from identity.sessions import open_sessions
 from identity.sign_up import rules
 from identity.sign_up.rules import Applicant
 from identity.signals import account_changed, identity_removed, identity_renamed
 
+from . import ways_in
 from .errors import (
     IdentityInactiveError,
     IdentityNotFoundError,
@@ -111,7 +111,7 @@ def unlink(
     with transaction.atomic():
         _lock(user)
         row = _own(user, ref)
-        if not may_be_last and not has_other_way_in(user, row):
+        if not may_be_last and not ways_in.has_another(user, row):
             raise LastWayInError
         row.delete()
         open_sessions.end_all(user, keep)
@@ -172,15 +172,6 @@ def user_of_name(provider: str, username: str) -> User | None:
     """The user who has linked an identity of this name. It proves nothing: names change hands."""
     row = LinkedIdentity.objects.select_related("user").filter(provider=provider, username=username).first()
     return None if row is None else row.user
-
-
-def has_other_way_in(user: User, without: LinkedIdentity) -> bool:
-    """Whether the user could sign in to the pages if this identity were not linked."""
-    return (
-        user.has_usable_password()
-        or passkeys.usable(user)
-        or LinkedIdentity.objects.filter(user=user).exclude(pk=without.pk).exists()
-    )
 
 
 def _check_age(proven: Proven, now: float | None) -> None:

@@ -16,7 +16,8 @@ from django.db.models.functions import Now
 
 from identity.conflicts import unless_taken
 from identity.database_rows import row_by_id, single_row
-from identity.models import CertificateSubject, LinkedIdentity, OneTimeCodeSecret, Passkey, User
+from identity.linked import ways_in
+from identity.models import OneTimeCodeSecret, Passkey, User
 from identity.signals import account_changed
 
 from . import ceremony, challenges
@@ -91,7 +92,7 @@ def remove(user: User, ref: uuid.UUID | str) -> None:
         row = _mine(user, ref)
         if user.passkey_after_password and not _has_another_factor(user, row):
             raise LastSecondFactorError
-        if not _has_another_way_in(user, row):
+        if row.copied_at is None and not ways_in.has_another(user, row):
             raise LastPasskeyError
         row.delete()
     account_changed.send(Passkey, user=user, what="passkey_removed", name=row.label)
@@ -136,17 +137,6 @@ def usable(user: User) -> bool:
 def _has_another_factor(user: User, row: Passkey) -> bool:
     others = Passkey.objects.filter(user=user, copied_at=None).exclude(pk=row.pk)
     return others.exists() or OneTimeCodeSecret.objects.filter(user=user, confirmed_at__isnull=False).exists()
-
-
-def _has_another_way_in(user: User, row: Passkey) -> bool:
-    """Whether the user could sign in to the pages without this passkey. A copied one signs nobody in already."""
-    return (
-        row.copied_at is not None
-        or user.has_usable_password()
-        or Passkey.objects.filter(user=user, copied_at=None).exclude(pk=row.pk).exists()
-        or LinkedIdentity.objects.filter(user=user).exists()
-        or CertificateSubject.objects.filter(user=user).exists()
-    )
 
 
 # ---- sign-in

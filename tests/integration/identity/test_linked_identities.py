@@ -13,7 +13,7 @@ from endpoints import permissions
 from endpoints.models import Endpoint
 from endpoints.permissions import Permission, may, visible
 from endpoints.sharing import access_rules, roles, shares
-from identity import tokens
+from identity import certificate_subjects, tokens
 from identity.hidden import Secret
 from identity.linked import services, shown
 from identity.linked.errors import (
@@ -165,6 +165,8 @@ def test_the_last_way_to_sign_in_stays(alice: User) -> None:
     with pytest.raises(LastWayInError):
         services.unlink(alice, second.pk)
     assert services.sign_in(proof()) is None
+    certificate_subjects.add(alice, "/O=Grid/CN=Alice", proven=["/O=Grid/CN=Alice"])
+    services.unlink(alice, second.pk)
 
 
 @pytest.mark.django_db(transaction=True)
