@@ -42,7 +42,7 @@ class Tomorrow(models.Model):
 '''
 #: The removed field, and the one place where a worker reads it. An expansion is not needed before: it may be NULL.
 _REMOVED = "    trace_context = models.CharField(max_length=55, null=True)\n"
-_READ = "taken_over, task.trace_context)"
+_READ = "lost is not None, task.trace_context)"
 #: The first line of the fields of the task.
 _FIELD = "class Task(models.Model):\n"
 
@@ -68,5 +68,5 @@ def make(folder: Path) -> Path:
     leases = tasks / "worker" / "leases.py"
     text = leases.read_text()
     assert text.count(_READ) == 1
-    leases.write_text(text.replace(_READ, "taken_over, None)"))
+    leases.write_text(text.replace(_READ, "lost is not None, None)"))
     return folder

@@ -10,6 +10,7 @@ import os
 import pwd
 import signal
 import subprocess
+import time
 from functools import cached_property
 from pathlib import Path
 from urllib.parse import quote
@@ -22,6 +23,8 @@ from .server import EmbeddedServer
 #: The database's own superuser; it has no password, see `pg_hba.conf` below.
 ROLE = "waybill"
 INITDB_SECONDS = 60
+#: The reason in the log why a server does not start whose data other processes still use.
+STILL_USED = b"pre-existing shared memory block"
 
 
 class Postgres(EmbeddedServer):
@@ -67,6 +70,26 @@ class Postgres(EmbeddedServer):
         # At each start: the home may belong to another account now.
         self._write_authentication(self.data)
         return new
+
+    def start(self, *, timeout: float | None = None) -> None:
+        """As `EmbeddedServer.start`. Where an earlier server was killed, it waits for that one's sessions."""
+        until = time.monotonic() + (timeout or self.start_seconds)
+        while True:
+            written = self.log.stat().st_size if self.log.exists() else 0
+            try:
+                super().start(timeout=timeout)
+            except StartError:
+                if time.monotonic() > until or not self._is_still_used(written):
+                    raise
+                time.sleep(0.2)
+            else:
+                return
+
+    def _is_still_used(self, written: int) -> bool:
+        """Whether the log says so behind its first `written` octets."""
+        with self.log.open("rb") as log:
+            log.seek(written)
+            return STILL_USED in log.read()
 
     def command(self) -> list[str]:
         settings = {

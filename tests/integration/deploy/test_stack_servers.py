@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -56,6 +58,34 @@ def query(server: Postgres, statement: str) -> list[tuple[object, ...]]:
             return cursor.fetchall() if cursor.description else []
     finally:
         session.close()
+
+
+def test_postgres_starts_after_a_killed_one_whose_session_goes_on(home: Path) -> None:
+    server = Postgres(home)
+    server.start()
+    killed = server.process
+    assert killed is not None
+    session = psycopg2.connect(server.url())
+    try:
+        process = session.info.backend_pid
+        busy = threading.Thread(target=work_for_seconds, args=(session,), daemon=True)
+        busy.start()
+        eventually(lambda: query(server, f"SELECT 1 FROM pg_stat_activity WHERE pid = {process} AND state = 'active'"))
+        killed.kill()
+        killed.wait(10)
+        assert is_alive(process), "it does not look whether its server lives"
+        server.start()
+        assert not is_alive(process)
+        assert query(server, "SELECT 1") == [(1,)]
+    finally:
+        session.close()
+        server.stop()
+
+
+def work_for_seconds(session: psycopg2.extensions.connection) -> None:
+    """A session without a pause in which it would see that its server is gone."""
+    with contextlib.suppress(psycopg2.OperationalError), session.cursor() as cursor:
+        cursor.execute("DO $$ BEGIN FOR number IN 1..60000000 LOOP END LOOP; END $$")
 
 
 def test_postgres_runs_in_a_home_below_a_closed_folder(closed_home: Path) -> None:

@@ -459,7 +459,7 @@ def test_a_list_costs_the_same_however_long_it_is(
     for number in range(3):
         submit(alice, ep1, ep2, label=str(number))
         make_endpoint(alice, f"more{number}")
-        with django_assert_num_queries(2):  # the token, the tasks with their endpoints and owners
+        with django_assert_num_queries(3):  # the token, the tasks, their endpoints with owners
             assert len(api.get("/task_list").body["DATA"]) == number + 1
         # The token, the endpoints, their servers and agents, their tasks, the primary identities of their owners.
         with django_assert_num_queries(6):

@@ -206,7 +206,7 @@ def test_a_forecast_asks_the_database_little_and_a_list_nothing(
         left(api, task)
     with django_assert_num_queries(2):
         api.get(f"/task/{task.pk}", fields="status,files")
-    with django_assert_num_queries(2):
+    with django_assert_num_queries(3):
         assert api.get("/task_list").body["DATA"][1]["forecast_seconds_left"] is None
 
 
