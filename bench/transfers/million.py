@@ -53,10 +53,11 @@ class Usage:
     last: dict[tuple[str, int], float] = field(default_factory=dict)
 
     def look(self, session_of: int) -> None:
+        is_first = not self.last
         for pid in _descendants(session_of):
             if (found := _process(pid)) is not None:
                 group, seconds = found
-                self.before.setdefault((group, pid), seconds if not self.last else 0.0)
+                self.before.setdefault((group, pid), seconds if is_first else 0.0)
                 self.last[group, pid] = seconds
 
     def by_group(self) -> dict[str, float]:
