@@ -15,6 +15,7 @@ from transferapi.config import KNOWN, Config, load_or_exit
 
 from .commands import (
     administration,
+    agents,
     backup,
     check,
     client,
@@ -108,7 +109,7 @@ def parser() -> argparse.ArgumentParser:
     vault.add("rotate", run_vault_rotate, "seal all that is kept by the newest key, while everything runs")
     for module in (
         run, check, doctor, endpoint, client, oidc, user, administration, saml, scim, task, backup, nightly_backup,
-        upgrade, maintenance,
+        upgrade, maintenance, agents,
     ):  # fmt: skip
         module.declare(commands)
     return main

@@ -93,7 +93,7 @@ def _agents() -> Iterator[Finding]:
     if trusted and trusted[0].not_valid_after_utc < datetime.now(UTC) + timedelta(days=400):
         yield warning(
             f"The authority of agents ends on {trusted[0].not_valid_after_utc:%Y-%m-%d}: certificates get shorter.",
-            "Restart with a new authority.",
+            "Make a new one (`waybill agents rotate`).",
         )
 
 

@@ -104,6 +104,11 @@ def trusted() -> list[x509.Certificate]:
     return [_certificate(row) for row in AgentAuthority.objects.order_by("-created_at", "-pk")]
 
 
+def name_of(certificate: x509.Certificate) -> str:
+    """The name of an authority; each has one of its own."""
+    return str(certificate.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)[0].value)
+
+
 def _newest_row() -> AgentAuthority | None:
     return AgentAuthority.objects.order_by("-created_at", "-pk").first()
 
@@ -113,7 +118,7 @@ def _certificate(row: AgentAuthority) -> x509.Certificate:
 
 
 def _self_signed(key: ec.EllipticCurvePrivateKey, now: datetime) -> str:
-    """Each authority has a name of its own, so that a certificate names the one that signed it."""
+    """A certificate of an agent names the authority that signed it."""
     common_name = f"Waybill Connect {uuid.uuid4().hex[:8]}"
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, common_name)])
     builder = (
