@@ -143,7 +143,7 @@ def get(user: User, task_id: uuid.UUID) -> Task:
 
 def locked(task_id: uuid.UUID, *conditions: Q) -> Task:
     """A task under these conditions, locked until the transaction ends. Raises TaskNotFoundError."""
-    task = Task.objects.select_for_update().filter(*conditions, pk=task_id).first()
+    task = single_row(Task.objects.select_for_update().filter(*conditions, pk=task_id))
     if task is None:
         raise TaskNotFoundError(str(task_id))
     return task

@@ -83,7 +83,7 @@ class PairBase(ABC, Generic[S]):
             self._send(side, "TYPE", b"I")
             self._send(side, "MODE", b"S" if self.stream_mode else b"E")
         if not self.stream_mode or self._path.ours:
-            # Those of performance have nothing more. A server that refuses TREV sends what it likes.
+            # Restart markers alone: they say all that markers of performance do. A server may refuse TREV.
             self._send(Side.DESTINATION, "TREV", b"PERF 0", steps.OPTIONAL)
             self._send(Side.DESTINATION, "TREV", b"RESTART %d" % MARKER_INTERVAL, steps.OPTIONAL)
 

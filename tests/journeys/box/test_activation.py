@@ -13,6 +13,7 @@ import pytest
 
 from bench.instance import Api, instance
 from deploy.endpoint.boxed.settings import OWN
+from tests.memory import folder_in_memory
 
 from .box_host import PASSWORD, UID, BoxHost
 
@@ -22,10 +23,9 @@ pytestmark = [pytest.mark.toolkit, pytest.mark.timeout(180)]
 @pytest.fixture(scope="module")
 def trusted() -> Iterator[Path]:
     """The service's folder of authorities, which is empty yet."""
-    with tempfile.TemporaryDirectory(prefix="waybill-trusted-") as folder:
-        # An instance that root starts runs as an account of its own.
-        Path(folder).chmod(0o755)
-        yield Path(folder)
+    # An instance that root starts runs as an account of its own.
+    with folder_in_memory("waybill-trusted-", 0o755) as folder:
+        yield folder
 
 
 @pytest.fixture(scope="module")

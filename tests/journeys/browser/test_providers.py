@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import tempfile
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -25,6 +24,7 @@ from tests.identity_providers.institution_site import institution_site
 from tests.identity_providers.openid_provider import PASSWORD, OpenIdProvider
 from tests.identity_providers.pysaml2_idp import XMLSEC, Pysaml2Idp
 from tests.journeys.browser.test_pages import browser, check_page, sign_in
+from tests.memory import folder_in_memory
 from tests.waiting import eventually
 
 __all__ = ["browser"]
@@ -54,9 +54,8 @@ class Place:
 @pytest.fixture(scope="module")
 def folder() -> Iterator[Path]:
     """For files that the instance reads: one that root starts runs as an account of its own."""
-    with tempfile.TemporaryDirectory(prefix="waybill-providers-") as name:
-        Path(name).chmod(0o755)
-        yield Path(name)
+    with folder_in_memory("waybill-providers-", 0o755) as folder:
+        yield folder
 
 
 @pytest.fixture(scope="module")
