@@ -27,6 +27,7 @@ from transferapi.tasks.records import (
     FoundFile,
     HeartbeatReply,
     ItemRow,
+    SettledFile,
     Settlement,
     SkippedSource,
     SliceMeasurement,
@@ -133,6 +134,15 @@ class PostgresTaskStore:
 
     async def write_temporary_paths(self, files: Sequence[FileRow]) -> None:
         await self._call(pending_files.write_temporary_paths, files)
+
+    async def source_changed(self, files: Sequence[FileRow]) -> None:
+        await self._call(pending_files.source_changed, files)
+
+    async def arrived(self, after: int, limit: int) -> list[SettledFile]:
+        return await self._call(pending_files.arrived, after, self._grant.spec.suspect_up_to, limit)
+
+    async def send_again(self, files: Sequence[FileRow]) -> None:
+        await self._call(pending_files.send_again, files)
 
     async def write(self, batch: Settlement) -> None:
         with self._trace.work("settle", len(batch.settled)):

@@ -71,6 +71,8 @@ class MemorySessions:
         self.trusted = trusted
         #: The checksum algorithms of the servers of each side, the preferred one first.
         self.algorithms: dict[Side, Sequence[str]] = dict.fromkeys(Side, ("MD5", "SHA1", "SHA256"))
+        #: Whether the destination replaces files (`ports.Session.replaces`).
+        self.replaces = False
         #: Whether the servers report the final target of a symlink instead of its text, as the toolkit's does.
         self.resolves_links = False
         #: Sessions taken and not given back, those of lanes included, and the maximum so far.
@@ -216,6 +218,10 @@ class MemorySession:
     async def rename(self, old: str, new: str) -> None:
         await self._step("rename", new)
         self._tree.rename(old, new)
+
+    @property
+    def replaces(self) -> bool:
+        return self._sessions.replaces
 
     @property
     def algorithms(self) -> Sequence[str]:

@@ -122,6 +122,7 @@ class MemoryStore:
                 modified=one.modified,
                 link_target=one.link_target,
                 checksum=one.checksum,
+                absent=one.absent,
             )
             self.rows[row.id] = Row(row, State.SKIPPED if one.skipped else State.PENDING)
             self._by_key[key] = row.id
@@ -159,7 +160,8 @@ class MemoryStore:
             self.violations.append(f"a fault of a settled file: {faulted.file.source_path}")
             return
         size = row.file.size if faulted.new_size is None else faulted.new_size
-        row.file = replace(row.file, attempts=row.file.attempts + 1, ranges=faulted.ranges, size=size)
+        row.file = _with_ranges(row.file, faulted.file, faulted.ranges)
+        row.file = replace(row.file, attempts=row.file.attempts + 1, size=size)
         row.fault = faulted.fault
         row.next_try_at = faulted.retry_at
         self._error(faulted.fault, is_error=not faulted.skipped)
@@ -293,14 +295,39 @@ class MemoryLease:
 
     async def begun(self, limit: int) -> Sequence[FileRow]:
         async with self._call("begun") as store:
-            rows = (row.file for row in store.pending.values() if row.file.temporary_path or row.file.ranges)
-            return list(islice(rows, limit))
+            rows = (row.file for row in store.pending.values())
+            left = (replace(file, suspect=file.id <= self.suspect_up_to) for file in rows)
+            begun = (file for file in left if file.temporary_path or file.ranges or file.suspect)
+            return list(islice(begun, limit))
 
     async def write_temporary_paths(self, files: Sequence[FileRow]) -> None:
         async with self._call("write_temporary_paths") as store:
             for file in files:
                 row = store.rows[file.id]
                 row.file = replace(row.file, temporary_path=file.temporary_path)
+
+    async def source_changed(self, files: Sequence[FileRow]) -> None:
+        async with self._call("source_changed") as store:
+            for file in files:
+                row = store.rows[file.id]
+                row.file = replace(row.file, size=file.size, modified=file.modified, ranges="")
+
+    async def arrived(self, after: int, limit: int) -> Sequence[SettledFile]:
+        async with self._call("arrived") as store:
+            rows = (
+                row.file
+                for row in store.rows.values()
+                if row.state is State.DONE and after < row.file.id <= self.suspect_up_to and not row.file.absent
+            )
+            return [SettledFile(file, 0, checksum=file.checksum) for file in islice(rows, limit)]
+
+    async def send_again(self, files: Sequence[FileRow]) -> None:
+        async with self._call("send_again") as store:
+            for file in files:
+                row = store.rows[file.id]
+                row.state = State.PENDING
+                store.pending[file.id] = row
+                store.totals.transferred -= 1
 
     async def write(self, batch: Settlement) -> None:
         async with self._call("write") as store:
@@ -312,7 +339,7 @@ class MemoryLease:
             for progress in batch.progress:
                 row = store.rows[progress.file.id]
                 if row.state is State.PENDING:
-                    row.file = replace(row.file, ranges=progress.ranges)
+                    row.file = _with_ranges(row.file, progress.file, progress.ranges)
 
     async def event(self, code: str, description: str, details: object) -> None:
         async with self._call("event") as store:
@@ -389,6 +416,11 @@ class MemoryLease:
     def _end(self, status: str) -> None:
         self.store.status = status
         self.store.held = False
+
+
+def _with_ranges(kept: FileRow, given: FileRow, ranges: str) -> FileRow:
+    """The row with new ranges; they are recorded together with the name under which they lie."""
+    return replace(kept, ranges=ranges, temporary_path=given.temporary_path if ranges else kept.temporary_path)
 
 
 def _counts(store: MemoryStore) -> TaskCounts:

@@ -5,7 +5,7 @@ Pure: no Django, no ORM. A path is a `str` decoded with surrogateescape.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple
@@ -73,8 +73,12 @@ class TaskSpec:
     options: dict[str, object]
     #: Control connections to each endpoint that this slice may hold (at least 3).
     max_sessions: int
-    #: A lost worker may still write files with an id up to this: send them under a temporary name.
+    #: A lost worker may still write files with an id up to this: send them under a new name of their own.
     suspect_up_to: int = 0
+    #: The mark of this lease in the names of its files, hexadecimal: drawn at random for each lease (decision 0002).
+    mark: str = ""
+    #: The marks of leases whose workers were lost: their files may still lie at the destination.
+    lost_marks: Sequence[str] = ()
     #: An earlier slice has written the STARTED event: this one writes its plans as PROGRESS.
     started: bool = False
     #: How often in a row an endpoint could not be reached, as the last `TaskStore.release` left it.
@@ -89,8 +93,8 @@ class TaskSpec:
     warned: frozenset[str] = frozenset()
 
     @property
-    def writes_aside(self) -> bool:
-        """Whether the first attempt already writes each file under a temporary name.
+    def renames_all(self) -> bool:
+        """Whether each file gets a name that nobody can know, and its entry is replaced by a plain rename.
 
         On a shared endpoint, any name may be a symlink. Some servers check only the link's target beforehand, so that
         opening a dangling link creates a file outside of the share. A new random name cannot be such a link, and a
@@ -216,6 +220,8 @@ class FoundFile:
     checksum: Checksum | None = None
     #: Bytes that were read to compare it with the destination.
     checksummed: int = 0
+    #: The destination has no entry of this name, as the scan saw it.
+    absent: bool = False
 
     @property
     def target(self) -> str:
@@ -245,6 +251,8 @@ class FileRow:
     checksum: Checksum | None = None
     #: This task has left an incomplete copy under the destination's own name.
     begun: bool = False
+    #: The destination had no entry of this name when the scan looked. False: it had one, or nobody has looked.
+    absent: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from itertools import takewhile
 from typing import TypeVar
 
 from endpoints.gridftp.facts import Entry
@@ -14,6 +15,10 @@ from .ports import Session, SessionFactory
 from .trace import NO_TRACE, Trace
 
 T = TypeVar("T")
+
+#: Paths whose facts are requested at once, and connections that may be lost meanwhile.
+PARALLEL_FACTS = 500
+TRIES = 3
 
 
 class UnreachableError(FaultError):
@@ -72,6 +77,29 @@ class ControlSessions:
     async def stat(self, side: Side, path: str) -> Entry:
         """`Session.stat` on this side, with the errors of `ask`."""
         return await self.ask(side, lambda session: session.stat(path))
+
+    async def facts(self, side: Side, paths: Sequence[str]) -> Sequence[Entry | Fault]:
+        """The facts, or the fault, of each path, in parallel; after a lost connection the rest is asked again.
+
+        Raises UnreachableError where no session can be opened, or connections are lost again and again.
+        """
+        answers: list[Entry | Fault] = []
+        lost = 0
+        while len(answers) < len(paths):
+            window = paths[len(answers) : len(answers) + PARALLEL_FACTS]
+            found = await asyncio.gather(*(self._facts(side, path) for path in window))
+            whole = list(takewhile(lambda one: not (isinstance(one, Fault) and one.scope is not FaultScope.FILE), found))
+            answers += whole
+            if len(whole) < len(found):
+                lost += 1
+                if lost >= TRIES:
+                    fault = found[len(whole)]
+                    assert isinstance(fault, Fault)
+                    raise UnreachableError(fault)
+        return answers
+
+    async def _facts(self, side: Side, path: str) -> Entry | Fault:
+        return await self.answer(side, lambda session: session.stat(path))
 
     async def answer(self, side: Side, what: Callable[[Session], Awaitable[T]]) -> T | Fault:
         """As `ask`, with the fault of the request as a result. Raises UnreachableError."""

@@ -21,6 +21,7 @@ from transferapi.tasks.records import (
     FoundFile,
     HeartbeatReply,
     ItemRow,
+    SettledFile,
     Settlement,
     SkippedSource,
     SliceMeasurement,
@@ -78,10 +79,23 @@ class TaskStore(Protocol):
         """Pending files that are due, sorted by (size, id), without `exclude`, which the engine already has."""
 
     async def begun(self, limit: int) -> Sequence[FileRow]:
-        """Pending files with a temporary path, or with some of their content on the destination's disk."""
+        """Pending files of which something may lie at the destination: those with a recorded temporary path or ranges
+        first, then those that a lost worker may have begun."""
 
     async def write_temporary_paths(self, files: Sequence[FileRow]) -> None:
         """Record the temporary names under which these files are about to be written."""
+
+    async def source_changed(self, files: Sequence[FileRow]) -> None:
+        """Record the new size and time of these pending files, and forget what has arrived of the earlier version."""
+
+    async def arrived(self, after: int, limit: int) -> Sequence[SettledFile]:
+        """Files that have arrived over an entry of the destination, or may have, and that a lost worker had to send.
+
+        In the order of their ids, above `after`. The size is that of the file's row.
+        """
+
+    async def send_again(self, files: Sequence[FileRow]) -> None:
+        """Make these files pending again: they are not at the destination as they arrived."""
 
     async def write(self, batch: Settlement) -> None:
         """Write outcomes of files, with the task's counters and error events, in one transaction.
@@ -205,6 +219,10 @@ class Session(Protocol):
 
     async def rename(self, old: str, new: str) -> None:
         """Rename on the same server."""
+
+    @property
+    def replaces(self) -> bool:
+        """Whether a lane replaces a file of this server by another one, and keeps its mode, owner, ACLs and links."""
 
     @property
     def algorithms(self) -> Sequence[str]:

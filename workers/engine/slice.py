@@ -22,9 +22,11 @@ from .file_processor import FileProcessor
 from .lanes.lane_manager import LaneManager
 from .ports import Clock, SessionFactory, TaskStore
 from .queue.file_queue import FileQueue
-from .queue.queue_feeder import MAX_ORPHANS, QueueFeeder, partials
+from .queue.queue_feeder import MAX_ORPHANS, QueueFeeder
+from .queue.write_names import partials
 from .retry import delay
 from .scan.scanner import Scanner
+from .settle.second_look import SecondLook
 from .settle.settlement_writer import SettlementWriter
 from .trace import NO_TRACE, Trace
 from .tuning.opening import Caps
@@ -101,16 +103,13 @@ class _Slice:
         self._file_queue = FileQueue(delete_plan if spec.is_delete else self._tuner.plan)
         self._settlement_writer = SettlementWriter(work.store, work.clock, self._settlements_written)
         self._feeder = QueueFeeder(
-            work.store,
-            work.control_sessions,
-            self._file_queue,
-            self._files_added,
-            aside=spec.writes_aside,
+            spec, work.store, work.control_sessions, self._file_queue, self._files_added, work.unreachable
         )
         parts = (work, self._file_queue, self._feeder, self._settlement_writer)
         self._lane_manager = None if spec.is_delete else LaneManager(*parts, self._tuner)
         self._processor: FileProcessor = self._lane_manager or Remover(*parts)
         self._scanner = (DeleteScanner if spec.is_delete else Scanner)(work, self._feeder)
+        self._second_look = SecondLook(work, self._files_added)
         self._extras = Extras(work)
         self._scan: asyncio.Task[None] | None = None
         self._writer_task: asyncio.Task[None] | None = None
@@ -264,7 +263,7 @@ class _Slice:
         work = self.work
         counts = await work.store.counts()
         if not counts.items_unscanned and not counts.files_pending:
-            if await self._extras.is_done(counts):
+            if await self._second_look.is_done() and await self._extras.is_done(counts):
                 work.end(Finished())
             return
         now = work.clock.now()
@@ -338,7 +337,7 @@ class _Slice:
         if self._lane_manager is not None:
             begun = await self.work.store.begun(MAX_ORPHANS)
             rows = [*self._lane_manager.left_behind, *(row for row in begun if not self._feeder.untouched(row))]
-            self._feeder.add_orphans([path for row in rows for path in partials(row)])
+            self._feeder.add_orphans([path for row in rows for path in (*partials(row), *self._feeder.of_lost_workers(row))])
             await self._remove_orphans(DRAIN)
 
     async def _remove_orphans(self, seconds: float, tries: int = 1) -> None:

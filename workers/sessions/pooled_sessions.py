@@ -107,6 +107,11 @@ class PooledSession:
             await self.inner.rename(*real)
 
     @property
+    def replaces(self) -> bool:
+        """`Features.replaces`. On a shared endpoint a name may be a link that others have made: it is only renamed."""
+        return isinstance(self.inner, GridFTPSession) and self.inner.features.replaces and not self.guarded
+
+    @property
     def algorithms(self) -> Sequence[str]:
         """The checksum algorithms of the server. A plain FTP server has none: the worker reads the files."""
         return ALGORITHMS if self._reads_checksums else self.inner.algorithms

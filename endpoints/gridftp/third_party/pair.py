@@ -252,7 +252,7 @@ class ThirdPartyPair(PairBase[Slot]):
         if reply.is_error:
             # All of it is there: what markers reported need not be sent again for another try of the name.
             trusted = (slot.on_disk() if len(self._addresses) == 1 else None) or None
-            self._clean_up(slot, FileRefused(tag, classify(reply, Side.DESTINATION), trusted))
+            self._clean_up(slot, FileRefused(tag, classify(reply, Side.DESTINATION), trusted, unnamed=True))
         else:
             self._events.append(FileSettled(tag, self._count(slot)))
 

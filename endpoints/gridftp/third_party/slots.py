@@ -56,12 +56,14 @@ class FileRefused(NamedTuple):
     """This file has a fault of its own. trusted: ranges on the destination's disk that are surely its content, or None.
 
     begun: the connection is lost, and the destination had opened the file under its final name.
+    unnamed: all of it has arrived, and the destination refuses to give it its final name.
     """
 
     tag: object
     fault: Fault
     trusted: RangeSet | None
     begun: bool = False
+    unnamed: bool = False
 
 
 class FileReturned(NamedTuple):

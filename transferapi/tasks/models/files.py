@@ -65,6 +65,8 @@ class File(models.Model):
     bytes_done = models.BigIntegerField(default=0)
     #: The name under which the file is written, where that is not the destination path.
     temporary_path = PathField(null=True)
+    #: The destination had no entry of this name when the scan looked (`FileRow.absent`).
+    absent = models.BooleanField(default=False, db_default=False)
     #: The last fault; None once the file has arrived. A file that is pending at the end of the task keeps it.
     error_code = models.CharField(max_length=64, null=True)
     error_details = models.TextField(null=True)

@@ -120,6 +120,8 @@ class Task(models.Model):
     #: A lost worker may still write files with an id up to this: they are sent under a new temporary name and renamed
     #: (endpoints/gridftp/third_party/pair.py, decision 0002).
     suspect_up_to = models.BigIntegerField(default=0)
+    #: The marks of leases whose workers were lost (`records.TaskSpec.lost_marks`), with spaces between them.
+    lost_marks = models.TextField(default="", db_default="")
 
     #: The span that submitted it (`traceparent`, W3C Trace Context); None: it has no trace (`tasks.tracing`).
     trace_context = models.CharField(max_length=55, null=True)

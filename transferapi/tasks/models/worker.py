@@ -20,6 +20,8 @@ class Lease(models.Model):
     sessions = models.PositiveIntegerField(default=0)
     #: How often in a row a worker was lost with the task before it made progress (`worker/losses.py`).
     losses = models.IntegerField(default=0, db_default=0)
+    #: The mark of the holder in the names of its files: `records.TaskSpec.mark`. Empty: of a version without marks.
+    mark = models.CharField(max_length=32, default="", db_default="")
     #: The progress of the task when the lease was taken.
     progress = models.BigIntegerField(default=0, db_default=0)
 

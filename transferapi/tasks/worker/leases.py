@@ -5,6 +5,7 @@ Locks are taken in one order: turns (advisory), lease row, task row.
 
 from __future__ import annotations
 
+import secrets
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -123,7 +124,7 @@ def _put_off(task: Task, lost: Loss | None, now: datetime) -> LeaseRefusal | Non
     workers were lost several times in a row."""
     try:
         if why := pauses.why(task, now):
-            moves.pause(task.pk, moves.state_of(task), why, now, {"suspect_up_to": lost.last_file} if lost else None)
+            moves.pause(task.pk, moves.state_of(task), why, now, lost.changes if lost else None)
             return LeaseRefusal.PAUSED
         if lost and losses.delay(lost.in_a_row):
             losses.wait(task, lost, now)
@@ -146,10 +147,10 @@ def _take(
     if lost is None:
         moves.move(task.pk, moves.QUEUED, moves.RUNNING, now=now)
     else:
-        task.suspect_up_to = lost.last_file
+        task.suspect_up_to, task.lost_marks = lost.last_file, lost.marks
         resumed = NewEvent("RESUMED", "The worker that had the task was lost; another one goes on where it was.")
-        changes = {"suspect_up_to": task.suspect_up_to}
-        moves.move(task.pk, moves.RUNNING, moves.RUNNING, now=now, event=resumed, changes=changes)
+        moves.move(task.pk, moves.RUNNING, moves.RUNNING, now=now, event=resumed, changes=lost.changes)
+    mark = secrets.token_hex(16)
     [(epoch,)] = query_rows(_TAKE, {
         "task": task.pk,
         "worker": worker,
@@ -157,11 +158,13 @@ def _take(
         "sessions": sessions,
         "losses": lost.in_a_row if lost else None,
         "progress": losses.progress(task),
+        "mark": mark,
     })  # fmt: skip
-    return Grant(task.pk, epoch, task.owner_id, _spec(task, sessions), ends, lost is not None, task.trace_context)
+    spec = _spec(task, sessions, mark)
+    return Grant(task.pk, epoch, task.owner_id, spec, ends, lost is not None, task.trace_context)
 
 
-def _spec(task: Task, sessions: int) -> TaskSpec:
+def _spec(task: Task, sessions: int, mark: str) -> TaskSpec:
     there = frozenset(Event.objects.filter(task=task, code__in=ONCE).values_list("code", flat=True))
     return TaskSpec(
         task_id=str(task.pk),
@@ -171,6 +174,8 @@ def _spec(task: Task, sessions: int) -> TaskSpec:
         options=task.options,
         max_sessions=sessions,
         suspect_up_to=task.suspect_up_to,
+        mark=mark,
+        lost_marks=task.lost_marks.split(),
         started="STARTED" in there,
         connection_failures=task.connection_failures,
         knowledge=_knowledge(task),
@@ -199,11 +204,11 @@ def _knowledge(task: Task) -> dict[str, object]:
 
 
 _TAKE = """
-    INSERT INTO tasks_lease AS old (task_id, epoch, worker, expires_at, sessions, losses, progress)
-    VALUES (%(task)s, 1, %(worker)s, %(until)s, %(sessions)s, 0, %(progress)s)
+    INSERT INTO tasks_lease AS old (task_id, epoch, worker, expires_at, sessions, losses, progress, mark)
+    VALUES (%(task)s, 1, %(worker)s, %(until)s, %(sessions)s, 0, %(progress)s, %(mark)s)
     ON CONFLICT (task_id) DO UPDATE SET epoch = old.epoch + 1, worker = excluded.worker,
         expires_at = excluded.expires_at, sessions = excluded.sessions,
-        losses = coalesce(%(losses)s, old.losses), progress = excluded.progress
+        losses = coalesce(%(losses)s, old.losses), progress = excluded.progress, mark = excluded.mark
     RETURNING epoch"""
 
 

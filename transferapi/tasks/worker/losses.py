@@ -25,6 +25,9 @@ FIRST_DELAY, LONGEST_DELAY = timedelta(seconds=10), timedelta(minutes=10)
 #: `nice_status` of a task that waits for this, and the code of the event.
 CODE = "WORKER_LOST"
 _BIGGEST = 2**63 - 1
+#: Marks of lost leases that a task keeps, the newest. Each costs a command for each file that is still to be sent; what
+#: an older worker has left under a name of its own may stay.
+MOST_MARKS = 8
 
 
 def progress(task: Task) -> int:
@@ -41,6 +44,13 @@ class Loss(NamedTuple):
     last_file: int
     #: How often in a row, with this loss, a worker was lost with the task without progress.
     in_a_row: int
+    #: `Task.lost_marks` with the mark of this worker.
+    marks: str = ""
+
+    @property
+    def changes(self) -> dict[str, object]:
+        """What the next worker must know of the files that this one may still write: columns of the task."""
+        return {"suspect_up_to": self.last_file, "lost_marks": self.marks}
 
 
 def read(task: Task) -> Loss:
@@ -51,7 +61,11 @@ def read(task: Task) -> Loss:
     """
     lease = Lease.objects.select_for_update(no_key=True).filter(pk=task.pk).first()
     last = File.objects.filter(task=task).aggregate(last=Max("id"))["last"] or 0
-    return Loss(last, lease.losses + 1 if lease is not None and lease.progress == progress(task) else 0)
+    if lease is None:
+        return Loss(last, 0, task.lost_marks)
+    marks = [mark for mark in (*task.lost_marks.split(), lease.mark) if mark]
+    in_a_row = lease.losses + 1 if lease.progress == progress(task) else 0
+    return Loss(last, in_a_row, " ".join(dict.fromkeys(marks[-MOST_MARKS:])))
 
 
 def delay(losses: int) -> timedelta:
@@ -79,7 +93,7 @@ def wait(task: Task, lost: Loss, now: datetime) -> None:
     )
     log.warning("%d workers in a row were lost with task %s: it waits for %d s", lost.in_a_row, task.pk, seconds)
     waits = {
-        "suspect_up_to": lost.last_file,
+        **lost.changes,
         "next_run_at": moves.due(task, now + pause, now),
         "nice_status": CODE,
         "nice_status_details": text,

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any
 
 from identity.database_rows import execute, query_rows
-from transferapi.tasks.records import Checksum, FileRow, TaskCounts
+from transferapi.tasks.records import Checksum, FileRow, SettledFile, TaskCounts
 
 from . import arrays
 from .arrays import decoded, encoded
@@ -35,7 +35,10 @@ def pending(
 
 
 def begun(task_id: uuid.UUID, epoch: int, limit: int, now: datetime | None = None) -> list[FileRow]:
-    """Pending files with a temporary path, or with some of their content on the destination's disk."""
+    """Pending files of which something may lie at the destination: they have a temporary path or ranges, or are suspect.
+
+    Those with a recorded path or with ranges come first.
+    """
     with hold(task_id, epoch, now):
         return [_file_row(row) for row in query_rows(_BEGUN, {"task": task_id, "limit": limit})]
 
@@ -53,6 +56,31 @@ def write_temporary_paths(
         execute(_TEMPORARY, {"ids": ids, "names": names, "task": task_id})
 
 
+def source_changed(task_id: uuid.UUID, epoch: int, files: Sequence[FileRow], now: datetime | None = None) -> None:
+    """Record the new size and time of these sources, and forget what has arrived of the earlier version."""
+    with hold(task_id, epoch, now):
+        ids = arrays.integers(file.id for file in files)
+        sizes = arrays.integers(file.size for file in files)
+        times = arrays.moments(file.modified for file in files)
+        execute(_SOURCE_CHANGED, {"ids": ids, "sizes": sizes, "times": times, "task": task_id})
+
+
+def arrived(
+    task_id: uuid.UUID, epoch: int, after: int, up_to: int, limit: int, now: datetime | None = None
+) -> list[SettledFile]:
+    """Files with ids in (after, up_to] that have arrived where the destination may have had an entry, in order."""
+    with hold(task_id, epoch, now):
+        rows = query_rows(_ARRIVED, {"task": task_id, "after": after, "up_to": up_to, "limit": limit})
+        files = [_file_row(row) for row in rows]
+        return [SettledFile(file, 0, checksum=file.checksum) for file in files]
+
+
+def send_again(task_id: uuid.UUID, epoch: int, files: Sequence[FileRow], now: datetime | None = None) -> None:
+    """Make files pending that have arrived, and are not at the destination any more as they arrived."""
+    with hold(task_id, epoch, now):
+        execute(_SEND_AGAIN, {"ids": arrays.integers(file.id for file in files), "task": task_id})
+
+
 def counts(task_id: uuid.UUID, epoch: int, now: datetime | None = None) -> TaskCounts:
     """The work that the task has left."""
     with hold(task_id, epoch, now):
@@ -62,7 +90,7 @@ def counts(task_id: uuid.UUID, epoch: int, now: datetime | None = None) -> TaskC
 
 def _file_row(row: tuple[Any, ...]) -> FileRow:
     id_, item_id, source, destination, size, kind, attempts, ranges, temporary, *rest = row
-    suspect, modified, link_target, algorithm, value = rest
+    suspect, modified, link_target, algorithm, value, absent = rest
     return FileRow(
         id_,
         item_id,
@@ -77,12 +105,13 @@ def _file_row(row: tuple[Any, ...]) -> FileRow:
         modified,
         decoded(link_target),
         Checksum(algorithm, value or "") if algorithm else None,
+        absent=absent,
     )
 
 
 _COLUMNS = """id, item_id, source_path, destination_path, size, kind, attempts, ranges, temporary_path,
         id <= (SELECT suspect_up_to FROM tasks_task WHERE id = %(task)s), modified, link_target,
-        checksum_algorithm, checksum"""
+        checksum_algorithm, checksum, absent"""
 
 _PENDING = f"""
     (SELECT {_COLUMNS} FROM tasks_file
@@ -96,7 +125,9 @@ _PENDING = f"""
 
 _BEGUN = f"""
     SELECT {_COLUMNS} FROM tasks_file
-    WHERE task_id = %(task)s AND state = 0 AND (temporary_path IS NOT NULL OR ranges <> '') LIMIT %(limit)s"""  # noqa: S608
+    WHERE task_id = %(task)s AND state = 0 AND (temporary_path IS NOT NULL OR ranges <> ''
+        OR id <= (SELECT suspect_up_to FROM tasks_task WHERE id = %(task)s))
+    ORDER BY temporary_path IS NULL AND ranges = '' LIMIT %(limit)s"""  # noqa: S608
 
 _TEMPORARY = """
     WITH renamed AS (
@@ -108,6 +139,36 @@ _TEMPORARY = """
     )
     UPDATE tasks_task SET bytes_transferred = greatest(0, bytes_transferred - lost.bytes)
     FROM (SELECT sum(bytes_done) AS bytes FROM renamed) AS lost WHERE id = %(task)s AND lost.bytes > 0"""
+
+_SOURCE_CHANGED = """
+    WITH changed AS (
+        UPDATE tasks_file new SET size = given.size, modified = given.modified, ranges = '', bytes_done = 0
+        FROM unnest(%(ids)s::bigint[], %(sizes)s::bigint[], %(times)s::timestamptz[]) AS given(id, size, modified)
+            JOIN tasks_file old USING (id)
+        WHERE new.id = old.id AND new.task_id IS NOT DISTINCT FROM %(task)s AND new.state = 0
+        RETURNING old.bytes_done, new.size - old.size AS more
+    )
+    UPDATE tasks_task SET bytes_transferred = greatest(0, bytes_transferred - changed.bytes),
+        bytes_total = greatest(0, least(bytes_total + changed.more, 9223372036854775807))
+    FROM (SELECT coalesce(sum(bytes_done), 0) AS bytes, coalesce(sum(more), 0) AS more FROM changed) AS changed
+    WHERE id = %(task)s"""
+
+_ARRIVED = f"""
+    SELECT {_COLUMNS} FROM tasks_file
+    WHERE task_id = %(task)s AND id > %(after)s AND id <= %(up_to)s AND state = 1 AND kind = 0 AND NOT absent
+    ORDER BY id LIMIT %(limit)s"""  # noqa: S608
+
+_SEND_AGAIN = """
+    WITH again AS (
+        UPDATE tasks_file new SET state = 0, settled_at = NULL, bytes_done = 0
+        FROM tasks_file old
+        WHERE new.id = ANY(%(ids)s::bigint[]) AND new.id = old.id AND new.task_id IS NOT DISTINCT FROM %(task)s
+            AND new.state = 1
+        RETURNING old.bytes_done
+    )
+    UPDATE tasks_task SET files_transferred = files_transferred - again.files,
+        bytes_transferred = greatest(0, bytes_transferred - again.bytes)
+    FROM (SELECT count(*) AS files, coalesce(sum(bytes_done), 0) AS bytes FROM again) AS again WHERE id = %(task)s"""
 
 #: The columns are the fields of `TaskCounts`, in its order.
 _COUNTS = """

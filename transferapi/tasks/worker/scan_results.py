@@ -177,6 +177,7 @@ def _file_row(id_: int, item_id: int, file: FoundFile) -> FileRow:
         modified=file.modified,
         link_target=file.link_target,
         checksum=file.checksum,
+        absent=file.absent,
     )
 
 
@@ -206,6 +207,7 @@ def _columns(files: Sequence[FoundFile]) -> list[str | list[str | None]]:
         arrays.octets(encoded(file.link_target) for file in files),
         [file.checksum and file.checksum.algorithm for file in files],
         [(file.checksum and file.checksum.value) or None for file in files],
+        arrays.integers(int(file.absent) for file in files),
     ]
 
 
@@ -244,11 +246,11 @@ _ITEMS = """
 
 _INSERT = """
     INSERT INTO tasks_file (task_id, settled_at, item_id, kind, source_path, destination_path, key, size, modified,
-        state, link_target, checksum_algorithm, checksum, attempts, ranges, bytes_done)
+        state, link_target, checksum_algorithm, checksum, absent, attempts, ranges, bytes_done)
     SELECT %s, CASE WHEN f.state > 0 THEN %s::timestamptz END, f.*, 0, '', 0
     FROM unnest(%s::bigint[], %s::smallint[], %s::bytea[], %s::bytea[], %s::bytea[], %s::bigint[],
-        %s::timestamptz[], %s::smallint[], %s::bytea[], %s::varchar[], %s::varchar[])
-        AS f(item, kind, source, destination, key, size, modified, state, target, algorithm, checksum)
+        %s::timestamptz[], %s::smallint[], %s::bytea[], %s::varchar[], %s::varchar[], %s::boolean[])
+        AS f(item, kind, source, destination, key, size, modified, state, target, algorithm, checksum, absent)
     ON CONFLICT (task_id, key) DO NOTHING
     RETURNING id, key"""
 

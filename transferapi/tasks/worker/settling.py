@@ -157,6 +157,7 @@ def _give_back(task_id: uuid.UUID, faulted: Sequence[FaultedFile], now: datetime
         "details": [_details(one.fault) for one in faulted],
         "tries": arrays.moments(one.retry_at for one in faulted),
         "ranges": [one.ranges for one in faulted],
+        "names": arrays.octets(encoded(one.file.temporary_path) for one in faulted),
         "done": arrays.integers(RangeSet.parse(one.ranges).total if one.ranges else 0 for one in faulted),
         "sizes": [one.new_size for one in faulted],
         "states": arrays.integers(_state(one) for one in faulted),
@@ -175,6 +176,7 @@ def _move(task_id: uuid.UUID, progress: Sequence[PartialFile]) -> _Changes:
         "task": task_id,
         "ids": arrays.integers(last),
         "ranges": [one.ranges for one in last.values()],
+        "names": arrays.octets(encoded(one.file.temporary_path) for one in last.values()),
         "done": arrays.integers(one.bytes for one in last.values()),
     })  # fmt: skip
 
@@ -304,14 +306,15 @@ _GIVE_BACK = """
     WITH given AS (
         SELECT *, retry_at IS NULL AS given_up
         FROM unnest(%(ids)s::bigint[], %(codes)s::varchar[], %(details)s::text[], %(tries)s::timestamptz[],
-            %(ranges)s::text[], %(done)s::bigint[], %(sizes)s::bigint[], %(states)s::int[])
-            AS given(id, code, details, retry_at, ranges, done, size, state)
+            %(ranges)s::text[], %(names)s::bytea[], %(done)s::bigint[], %(sizes)s::bigint[], %(states)s::int[])
+            AS given(id, code, details, retry_at, ranges, name, done, size, state)
     ), back AS (
         UPDATE tasks_file new SET
             state = given.state, settled_at = CASE WHEN given_up THEN %(now)s::timestamptz END,
             attempts = old.attempts + 1, next_try_at = retry_at,
             error_code = code, error_details = details, error_time = %(now)s,
             size = coalesce(given.size, old.size), ranges = given.ranges,
+            temporary_path = CASE given.ranges WHEN '' THEN old.temporary_path ELSE given.name END,
             bytes_done = CASE WHEN given_up THEN 0 ELSE least(given.done, coalesce(given.size, old.size)) END
         FROM given JOIN tasks_file old ON old.id = given.id
         WHERE new.id = old.id AND new.task_id IS NOT DISTINCT FROM %(task)s AND new.state = 0
@@ -324,9 +327,11 @@ _GIVE_BACK = """
 
 _MOVE = """
     WITH given AS (
-        SELECT * FROM unnest(%(ids)s::bigint[], %(ranges)s::text[], %(done)s::bigint[]) AS given(id, ranges, done)
+        SELECT * FROM unnest(%(ids)s::bigint[], %(ranges)s::text[], %(names)s::bytea[], %(done)s::bigint[])
+            AS given(id, ranges, name, done)
     ), moved AS (
-        UPDATE tasks_file new SET ranges = given.ranges, bytes_done = least(given.done, old.size)
+        UPDATE tasks_file new SET ranges = given.ranges, bytes_done = least(given.done, old.size),
+            temporary_path = CASE given.ranges WHEN '' THEN old.temporary_path ELSE given.name END
         FROM given JOIN tasks_file old ON old.id = given.id
         WHERE new.id = old.id AND new.task_id IS NOT DISTINCT FROM %(task)s AND new.state = 0
         RETURNING new.bytes_done - old.bytes_done AS moved

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from endpoints.gridftp.faults import Fault, FaultScope
+from endpoints.gridftp.faults import Fault, FaultScope, Kind
 from endpoints.gridftp.third_party.slots import FileRefused
 from transferapi.tasks.records import FaultedFile, FileRow, PartialFile
 from workers.engine.queue.file_queue import FileQueue
-from workers.engine.queue.queue_feeder import QueueFeeder, partials
+from workers.engine.queue.queue_feeder import QueueFeeder
+from workers.engine.queue.write_names import partials
 from workers.engine.retry import Fail, PassOver, Retry, Wait
 from workers.engine.settle.arrival import octets
 from workers.engine.settle.settlement_writer import SettlementWriter
@@ -18,6 +19,10 @@ from workers.engine.work import SliceContext
 
 from .background_tasks import BackgroundTasks
 from .suspect_files import SuspectFiles
+
+
+#: Kinds with which a server refuses to rename a file at all, and with which another try would end.
+RENAME_REFUSALS = frozenset({Kind.PERMISSION_DENIED, Kind.UNSUPPORTED, Kind.PATH_EXISTS})
 
 
 @dataclass(slots=True)
@@ -54,6 +59,9 @@ class FaultHandler:
     def file_refused(self, file: FileRow, refused: FileRefused, *, lane_alive: bool) -> None:
         """Handle a file that met a fault in a lane."""
         file, fault = replace(file, begun=refused.begun or file.begun), refused.fault
+        if refused.unnamed and fault.kind in RENAME_REFUSALS and not self._feeder.renames_all:
+            self._background.start(self._write_in_place(file, fault))
+            return
         if fault.scope is not FaultScope.FILE:
             self._work.connection_failed()
         # A lane that is alive has been drained: no server process writes this file any more.
@@ -105,6 +113,10 @@ class FaultHandler:
         """Send these files again from the start: a drained lane may have removed what was written of them."""
         await self._settlement_writer.delete_progress(files)
         self._send_again([replace(file, ranges="") for file in files])
+
+    async def _write_in_place(self, file: FileRow, fault: Fault) -> None:
+        """The server does not rename: the next attempt writes the file under its real name."""
+        self.file_faulted(await self._feeder.refused_name(file), fault)
 
     async def _rename_then_fault(self, file: FileRow, fault: Fault) -> None:
         """Rename the file first: a server process may still be writing under the old name."""

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
+from endpoints.gridftp.facts import Entry
 from endpoints.gridftp.faults import FaultError, Kind, Side, make_fault
 from transferapi.tasks.records import FileRow, SettledFile
 from workers.engine.control_sessions import UnreachableError
 from workers.engine.queue.file_queue import FileQueue
-from workers.engine.queue.queue_feeder import QueueFeeder
-from workers.engine.settle.arrival import can_continue, compare_sizes, octets
+from workers.engine.scan.comparison import entry_at
+from workers.engine.settle.arrival import can_continue, compare_sizes, octets, same_version
 from workers.engine.settle.post_transfer import PostTransfer
 from workers.engine.work import SliceContext
 
@@ -24,41 +26,58 @@ class FileInspector:
         self,
         work: SliceContext,
         file_queue: FileQueue,
-        feeder: QueueFeeder,
         suspects: SuspectFiles,
         faults: FaultHandler,
         post_transfer: PostTransfer,
     ) -> None:
         self._work = work
         self._file_queue = file_queue
-        self._feeder = feeder
         self._suspects = suspects
         self._faults = faults
         self._post_transfer = post_transfer
 
     async def check_partial(self, file: FileRow) -> None:
-        """Check that a partial file can be continued: restarting one that was removed or renamed leaves a hole."""
-        path = file.temporary_path or file.destination_path or ""
+        """Check that a partial file can be continued; else it is sent from the start.
+
+        Restarting one that was removed or renamed leaves a hole, and one whose source is another version by now mixes
+        the two.
+        """
         try:
-            there = await self._work.control_sessions.stat(Side.DESTINATION, path)
-            good = can_continue(file, there.size)
+            source, there = await asyncio.gather(
+                self._work.control_sessions.stat(Side.SOURCE, file.source_path), self._partial_at_destination(file)
+            )
         except UnreachableError as error:
             await self._work.unreachable(error.fault)
             self._faults.file_faulted(file, error.fault, ranges=file.ranges)
             return
         except FaultError as error:
-            if error.fault.kind is not Kind.FILE_NOT_FOUND:
-                self._faults.file_faulted(file, error.fault, ranges=file.ranges)
-                return
-            good = False
-        if good and self._feeder.aside and not file.temporary_path:
-            # It has its final name, which no lane writes: either it is complete, or it is sent from the start.
-            if there.size == file.size == octets(file.ranges):
-                self._post_transfer.accept(SettledFile(file, 0))
-                return
-            good = False
-        self._file_queue.put_back([file] if good else await self._suspects.rename([file]))
+            self._faults.file_faulted(file, error.fault, ranges=file.ranges)
+            return
+        if not same_version(file, source):
+            await self._send_new_version(file, source)
+        elif there is None or not can_continue(file, there.size):
+            self._file_queue.put_back(await self._suspects.rename([file]))
+        elif octets(file.ranges) == file.size and not file.temporary_path:
+            self._post_transfer.accept(SettledFile(file, 0))
+        else:
+            self._file_queue.put_back([file])
         self._work.more_to_do()
+
+    async def _partial_at_destination(self, file: FileRow) -> Entry | None:
+        """Raises FaultError."""
+        return await entry_at(
+            self._work.control_sessions, Side.DESTINATION, file.temporary_path or file.destination_path or ""
+        )
+
+    async def _send_new_version(self, file: FileRow, source: Entry) -> None:
+        """Send the source as it is now from the start; the row gets its size and time first."""
+        now = replace(file, size=source.size, modified=source.modified)
+        (renamed,) = await self._suspects.rename([now])
+        await self._work.store.source_changed([renamed])
+        details = f"{file.source_path}: {file.size} octets before, {source.size} now"
+        text = "A source has changed since a part of it was sent: it is sent from the start."
+        await self._work.store.event("PROGRESS", text, details)
+        self._file_queue.put_back([renamed])
 
     async def check_size(self, file: FileRow, received: int | None) -> None:
         """Compare the sizes on both sides after both reported success with a size that the scan did not see."""

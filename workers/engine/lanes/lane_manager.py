@@ -55,7 +55,7 @@ class LaneManager:
         self._suspects = SuspectFiles(feeder, settlement_writer)
         self._faults = FaultHandler(work, file_queue, feeder, settlement_writer, self._background, self._suspects)
         self._post_transfer = PostTransfer(work, settlement_writer, self._faults.arrived_file_faulted)
-        self._inspector = FileInspector(work, file_queue, feeder, self._suspects, self._faults, self._post_transfer)
+        self._inspector = FileInspector(work, file_queue, self._suspects, self._faults, self._post_transfer)
         self._lane_pool = LanePool(work, tuner, self.counter)
         self._plan_monitor = PlanMonitor(
             work, file_queue, tuner, self.counter, self._background, self._lane_slots, self._waiting
@@ -132,7 +132,7 @@ class LaneManager:
         files_done = not (self._scanning or self._file_queue.waiting or self._file_queue.under_way)
         if files_done and (links := self._file_queue.take_links()):
             self._background.start(make_links(self._work, links, self._link_made, self._faults.file_faulted))
-        if self._feeder.low and (self._fetching is None or self._fetching.done()):
+        if self._feeder.low and not self._work.is_blocked() and (self._fetching is None or self._fetching.done()):
             self._fetching = self._background.start(self._feeder.fetch())
         if self._file_queue.waiting and not self._file_queue.decided and self._timer is None:
             self._timer = self._work.spawn(self._decide_later())
@@ -196,7 +196,8 @@ class LaneManager:
         lane, under_way = lane_slot.lane, lane_slot.under_way
         if not lane.alive or self._closed_to_new or self._post_transfer.full or self._work.is_blocked():
             return
-        for row in self._file_queue.take_for_lane(index, lane_slot.parallelism, len(under_way)):
+        for queued in self._file_queue.take_for_lane(index, lane_slot.parallelism, len(under_way)):
+            row = self._feeder.as_written(queued)
             under_way[row.id] = row
             lane.feed(row)
             self._work.trace.add("files")
@@ -223,7 +224,7 @@ class LaneManager:
                 case FileReturned(FileRow() as file, suspect, begun):
                     self.counter.left(file)
                     partial = self._left(file, lane_slot) or bool(file.ranges)
-                    suspect = suspect or self._feeder.aside
+                    suspect = suspect or self._feeder.renames_all
                     group = returned.suspect if suspect else returned.partial if partial else returned.fresh
                     group.append(replace(file, begun=True) if begun else file)
                 case _:
@@ -249,6 +250,8 @@ class LaneManager:
     def _settled(self, file: FileRow, received: int | None) -> None:
         if self._work.endpoints.failures:
             self._work.endpoints.succeeded()
+        if file.temporary_path:
+            self._feeder.renamed()
         moved = moved_now(file, received)
         octets = received or file.size if moved is None else moved
         self.counter.arrived(file, octets)

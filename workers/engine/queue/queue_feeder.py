@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
 from endpoints.gridftp.faults import Fault, FaultError, Kind, Side
-from transferapi.tasks.records import FileRow, FoundFile, ItemRow
-from workers.engine.control_sessions import ControlSessions
+from transferapi.tasks.records import FileRow, FoundFile, ItemRow, TaskSpec
+from workers.engine.control_sessions import ControlSessions, UnreachableError
 from workers.engine.ports import TaskStore
 
 from .file_queue import LOW, FileQueue
+from .write_names import RealNames, TemporaryNames, earlier_names, has_begun
 
 #: Files fetched from the store at once, and the least room for which a fetch is worthwhile.
 FETCH = 2000
@@ -24,42 +24,6 @@ MAX_ORPHANS = 10_000
 REMOVAL = 5.0
 
 T = TypeVar("T")
-
-#: The suffix of a temporary file's name when a partial file also lies under the final name.
-BEGUN = "-b"
-_PREFIX = ".waybill-"
-#: Between the marks in a name: its own, and those of the file's earlier names that could not be removed.
-_BETWEEN = "_"
-#: The most marks in a name.
-_MOST_MARKS = 5
-
-
-def has_begun(row: FileRow) -> bool:
-    """Whether this task wrote a partial file under the final name."""
-    temporary = row.temporary_path
-    return row.begun or (bool(row.ranges) if temporary is None else temporary.endswith(BEGUN))
-
-
-def partials(row: FileRow) -> list[str]:
-    """The paths at the destination to remove when this file is given up: those that this task surely wrote.
-
-    A file that was there before, and that no server reported to have opened, is not among them.
-    """
-    temporary = [row.temporary_path, *earlier_names(row)] if row.temporary_path else []
-    return [*temporary, row.destination_path] if has_begun(row) and row.destination_path else temporary
-
-
-def earlier_names(row: FileRow) -> list[str]:
-    """The temporary paths that this file had when a computer went away, and kept what lay there."""
-    folder, _, _ = (row.temporary_path or "").rpartition("/")
-    marks = _marks(row)
-    older = [_BETWEEN.join(marks[number:]) for number in range(1, len(marks))]
-    return [f"{folder}/{_PREFIX}{one}{suffix}" for one in older for suffix in ("", BEGUN)]
-
-
-def _marks(row: FileRow) -> list[str]:
-    name = (row.temporary_path or "").rpartition("/")[2]
-    return name.removeprefix(_PREFIX).removesuffix(BEGUN).split(_BETWEEN) if name else []
 
 
 async def write_possible(write: Callable[[Sequence[T]], Awaitable[None]], found: Sequence[T]) -> list[tuple[T, Fault]]:
@@ -79,56 +43,30 @@ async def write_possible(write: Callable[[Sequence[T]], Awaitable[None]], found:
     return []
 
 
-class TemporaryNames:
-    """Names for files that may have a stale writer (see endpoints/gridftp/third_party/pair.py, rule 4).
-
-    Each sending gets a new name, hence a new inode that no earlier server process can have open. All names of one
-    slice share a prefix, so that names given by earlier workers can be recognized.
-    """
-
-    def __init__(self) -> None:
-        self._mark = secrets.token_hex(4)
-
-    def give(self, row: FileRow, *, stays: bool = False) -> FileRow:
-        """The same file, to be written from the start under a new name in the folder of its destination.
-
-        stays: its earlier temporary file could not be removed. The new name has the mark of that one, so that the next
-        worker finds it (`earlier_names`).
-        """
-        folder = (row.destination_path or "").rpartition("/")[0]
-        earlier = _marks(row) if stays else []
-        kept = earlier if len(earlier) < _MOST_MARKS else []
-        marks = _BETWEEN.join([self._mark + secrets.token_hex(8), *kept])
-        name = f"{folder}/{_PREFIX}{marks}{BEGUN if has_begun(row) else ''}"
-        return replace(row, temporary_path=name, ranges="", suspect=False)
-
-    def named_here(self, row: FileRow) -> bool:
-        """Whether this slice gave the file its temporary name."""
-        path = row.temporary_path
-        return path is not None and path.rpartition("/")[2].startswith(_PREFIX + self._mark)
-
-
 class QueueFeeder:
     """Fills the queue with pending files of the store, as far as there is room.
 
-    files_added: called when files were added. aside: see `TaskSpec.writes_aside`. One lock orders the writes of the
-    scan and the fetches, so that no file is loaded twice.
+    files_added: called when files were added. unreachable: awaited with the fault where the destination cannot be asked;
+    the files stay in the store. One lock orders the writes of the scan and the fetches, so that no file is loaded twice.
     """
 
     def __init__(
         self,
+        spec: TaskSpec,
         store: TaskStore,
         control_sessions: ControlSessions,
         file_queue: FileQueue,
         files_added: Callable[[], None],
-        *,
-        aside: bool = False,
+        unreachable: Callable[[Fault], Awaitable[None]],
     ) -> None:
-        self.aside = aside
+        #: `TaskSpec.renames_all`.
+        self.renames_all = spec.renames_all
+        self._unreachable = unreachable
         self._store = store
         self._control_sessions = control_sessions
         self._file_queue = file_queue
-        self._names = TemporaryNames()
+        self._names = TemporaryNames(spec.mark, spec.lost_marks)
+        self._real_names = RealNames()
         self._files_added = files_added
         self._lock = asyncio.Lock()
         #: The store may have due files that are not loaded.
@@ -207,29 +145,84 @@ class QueueFeeder:
         """Record names under which nothing will be written any more."""
         self.orphans += paths[: MAX_ORPHANS - len(self.orphans)]
 
+    def as_written(self, row: FileRow) -> FileRow:
+        """The file as a lane gets it: under its real name where the server refuses to rename what it has written."""
+        return self._real_names.apply(row) if self._names.named_here(row) and not self.renames_all else row
+
+    def renamed(self) -> None:
+        """The server has given a file its real name."""
+        self._real_names.server_renames = True
+
+    async def refused_name(self, row: FileRow) -> FileRow:
+        """The server does not give a file its real name: remove it, and write it under that name the next time."""
+        self._real_names.add(row)
+        await self.remove([row.temporary_path or ""])
+        return replace(row, temporary_path=None, ranges="")
+
+    def of_lost_workers(self, row: FileRow) -> Sequence[str]:
+        """`TemporaryNames.of_lost_workers`."""
+        return self._names.of_lost_workers(row)
+
     async def _admit(self, rows: Sequence[FileRow]) -> None:
         """Load as many files as there is room for, under the names that they are written under."""
         room = self._file_queue.room
         self.more = self.more or len(rows) > room
-        admitted = rows[:room]
-        nameless = [row for row in admitted if self._needs_name(row)]
-        await self.remove([*_left_behind(nameless), *(path for row in admitted for path in earlier_names(row))])
-        named = {row.id: row for row in await self._name(nameless)}
-        if not self._file_queue.admit([named.get(row.id, row) for row in admitted]):
+        try:
+            admitted = await self._under_names(rows[:room])
+        except UnreachableError as error:
+            self.more = True
+            await self._unreachable(error.fault)
+            return
+        if not self._file_queue.admit(admitted):
             self.more = True
         if rows:
             self._files_added()
 
+    async def _under_names(self, rows: Sequence[FileRow]) -> Sequence[FileRow]:
+        """The files with the names that they are written under. Raises UnreachableError."""
+        nameless = [row for row in rows if self._needs_name(row)]
+        if not nameless:
+            await self.remove([path for row in rows for path in earlier_names(row)])
+            return rows
+        left = [*self._left_behind(nameless), *(path for row in rows for path in earlier_names(row))]
+        if self.renames_all:
+            await self.remove(left)
+            named = {row.id: row for row in await self._name(nameless)}
+        else:
+            present = await self._present(nameless)
+            await self.remove(left)
+            named = {row.id: self._names.own(row) for row in nameless if row.id not in present}
+        return [named.get(row.id, row) for row in rows]
+
     def _needs_name(self, row: FileRow) -> bool:
-        """A file that a dead worker may still be writing needs a new name, unless it can be continued in place.
+        """Whether the file is sent from the start, and has no name of its own yet.
 
-        With `aside`, all files need one: others may know the name that was used before.
+        A file that a dead worker may still be writing needs a new one. On a shared endpoint each sending needs one:
+        others may know the name that was used before.
         """
-        if row.ranges or row.link_target is not None:
+        if row.ranges or row.link_target is not None or row.destination_path is None or self._real_names.has(row):
             return False
-        return self.aside or (row.suspect and not self._names.named_here(row))
+        if self.renames_all or row.temporary_path is None:
+            return True
+        return row.suspect and not self._names.named_here(row)
 
+    async def _present(self, rows: Sequence[FileRow]) -> set[int]:
+        """Those with an entry of their name at the destination that belongs to its owner: it is overwritten in place.
 
-def _left_behind(nameless: Sequence[FileRow]) -> list[str]:
-    """Temporary files that a dead worker may have left. Other files have none, or continue in the one they have."""
-    return [row.temporary_path for row in nameless if row.suspect and row.temporary_path]
+        Its inode, mode, owner, ACLs and links stay. Not so where the server replaces a file and keeps these, and where
+        a lost worker may still be writing to the entry. What cannot be looked at is taken for present.
+        """
+        unknown = [row for row in rows if not (row.absent or row.suspect)]
+        if not unknown or (await self._control_sessions.session(Side.DESTINATION)).replaces:
+            return set()
+        found = await self._control_sessions.facts(Side.DESTINATION, [row.destination_path or "" for row in unknown])
+        return {
+            row.id
+            for row, entry in zip(unknown, found, strict=True)
+            if not (isinstance(entry, Fault) and entry.kind is Kind.FILE_NOT_FOUND)
+        }
+
+    def _left_behind(self, nameless: Sequence[FileRow]) -> list[str]:
+        """What a dead worker may have left of these. Other files have nothing there, or continue under their name."""
+        recorded = [row.temporary_path for row in nameless if row.suspect and row.temporary_path]
+        return [*recorded, *(path for row in nameless for path in self._names.of_lost_workers(row))]

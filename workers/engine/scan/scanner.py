@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from endpoints.gridftp.facts import Entry
@@ -150,7 +151,7 @@ class Scanner:
     # ---- the facts of items
 
     async def _scan_items(self, items: Sequence[ItemRow]) -> None:
-        results = await self._stat_all(self._stat_source, items)
+        results, absent = await asyncio.gather(self._stat_all(self._stat_source, items), self.absent(items))
         files: list[tuple[ItemRow, FoundFile, Entry]] = []
         walks: list[Walk] = []
         for item, result in zip(items, results, strict=True):
@@ -160,7 +161,8 @@ class Scanner:
                 elif result.is_directory and not (item.symlink or self.is_link(result)):
                     walks.append(self.make_walk(item))
                 else:
-                    files.append((item, self.make_file(item, result), result))
+                    found = replace(self.make_file(item, result), absent=item.id in absent)
+                    files.append((item, found, result))
             except UnreachableError:
                 raise
             except FaultError as error:
@@ -171,6 +173,28 @@ class Scanner:
         for walk in walks:
             await self._walks_done(WALKS - 1)
             self._walks[walk.item.id] = asyncio.create_task(self._walk(walk))
+
+    async def absent(self, items: Sequence[ItemRow]) -> Collection[int]:
+        """The items whose destination has no entry, asked in the same round trip as their sources.
+
+        Where sync compares, it looks itself; where the server replaces files, nobody needs to know. An unreachable
+        destination is reported by the next step that needs it.
+        """
+        work, side = self.work, Side.DESTINATION
+        if self._sync or work.spec.is_delete or work.spec.renames_all:
+            return ()
+        try:
+            if (await work.control_sessions.session(side)).replaces:
+                return ()
+            found = await work.control_sessions.facts(side, [item.target for item in items])
+        except UnreachableError:
+            return ()
+        missing = Kind.FILE_NOT_FOUND
+        return {
+            item.id
+            for item, entry in zip(items, found, strict=True)
+            if isinstance(entry, Fault) and entry.kind is missing
+        }
 
     def is_link(self, entry: Entry) -> bool:
         """Whether to treat a folder as the symlink that leads to it. The link of a TRANSFER's item is followed."""

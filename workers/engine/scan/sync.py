@@ -69,7 +69,7 @@ class WalkSync:
         """Return the file if it can be decided now; None: it is compared by checksum."""
         match verdict(self._level, found, there):
             case Verdict.SEND:
-                return found
+                return replace(found, absent=True) if there is None else found
             case Verdict.IN_PLACE:
                 return replace(found, skipped=True)
             case Verdict.COMPARE:

@@ -19,6 +19,7 @@ from workers.engine.control_sessions import UnreachableError
 from workers.engine.folders import Folders
 from workers.engine.paths import is_a_name
 from workers.engine.queue.queue_feeder import QueueFeeder, write_possible
+from workers.engine.queue.write_names import is_temporary
 from workers.engine.retry import FIRST_DELAY, worse
 from workers.engine.work import SliceContext, cancel_all
 
@@ -188,8 +189,6 @@ class Walk:
                 return ()
             half = len(folders) // 2
             return [*await self._make_folders(folders[:half]), *await self._make_folders(folders[half:])]
-        if self._sync is None:
-            return folders
         return [replace(folder, fresh=True) if new else folder for folder, new in zip(folders, made, strict=True)]
 
     def _add_entry(self, folder: Folder, entry: Entry, listing: FolderListing) -> None:
@@ -199,6 +198,8 @@ class Walk:
         followed = link and self._selection.links is Links.COPY
         if not is_a_name(name):
             self._add_invalid_name(folder, name)
+        elif folder.destination is not None and is_temporary(name):
+            return  # another task is about to give it its name
         elif not self._selection.includes(name, folder=entry.is_directory and (followed or not link)):
             return
         elif link and not followed:
@@ -211,7 +212,9 @@ class Walk:
             if followed and self._work.same_endpoint:
                 listing.followed[destination] = entry.unique
             source, wanted = f"{folder.source}/{name}", self.item.checksum
-            listing.found.append(FoundFile(source, destination, entry.size, entry.modified, checksum=wanted))
+            listing.found.append(
+                FoundFile(source, destination, entry.size, entry.modified, checksum=wanted, absent=folder.fresh)
+            )
         else:
             listing.specials += 1
 
@@ -361,7 +364,7 @@ class Walk:
     async def _flush(self) -> None:
         """Write the found files."""
         await self._prepared()
-        found, self._found = self._found, []
+        found, self._found = self._with_root(self._found), []
         self._flushed_at = self._work.clock.now()
         if not self._begun:
             # Lanes begin with the first few files while the others are being written.
@@ -373,6 +376,15 @@ class Walk:
         missed, self._missed = self._missed, []
         if missed:
             await self._work.store.skip_sources(self.item, missed)
+
+    def _with_root(self, found: list[FoundFile]) -> list[FoundFile]:
+        """The files, where the destination of the root was made while the root was listed: it had no entries."""
+        if self._preparing is None or not self._preparing.result():
+            return found
+        root = self._root.destination
+        return [
+            replace(one, absent=True) if (one.destination_path or "").rpartition("/")[0] == root else one for one in found
+        ]
 
     async def _add(self, found: Sequence[FoundFile]) -> None:
         """Write these; a file whose destination belongs to another source is left out."""

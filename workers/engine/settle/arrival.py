@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from endpoints.gridftp.facts import Entry
 from endpoints.gridftp.ranges import RangeError, RangeSet
 from endpoints.gridftp.third_party.slots import MAX_RANGES
 from transferapi.tasks.records import FileRow, SettledFile
@@ -34,9 +35,9 @@ def size_of(arrived: SettledFile) -> int:
 def complete_ranges(arrived: SettledFile) -> str:
     """The ranges with which an arrived file is continued without sending anything; "" to send it from the start.
 
-    A file with another name or size than its row has could not be continued.
+    A file with another size than its row has could not be continued.
     """
-    if arrived.file.temporary_path or arrived.new_size is not None or not arrived.file.size:
+    if arrived.new_size is not None or not arrived.file.size:
         return ""
     return RangeSet([(0, arrived.file.size)]).format()
 
@@ -57,12 +58,30 @@ def moved_now(file: FileRow, received: int | None) -> int | None:
 
 
 def can_continue(file: FileRow, size_on_disk: int) -> bool:
-    """Whether a file of this size on the destination's disk can contain the recorded ranges."""
+    """Whether a file of this size on the destination's disk can contain the recorded ranges.
+
+    One that is complete under its final name has its full size.
+    """
+    if octets(file.ranges) == file.size and not file.temporary_path:
+        return size_on_disk == file.size
     try:
         ends = [end for _, end in RangeSet.parse(file.ranges)]
     except RangeError:
         return False
     return bool(ends) and ends[-1] <= size_on_disk
+
+
+def same_version(file: FileRow, source: Entry) -> bool:
+    """Whether the source is still the version of the row, as far as its size and time show.
+
+    Whole seconds are compared, which is all that most servers report (RFC 3659 section 2.3). A server that tells no
+    time tells the size.
+    """
+    if source.size != file.size:
+        return False
+    if source.modified is None or file.modified is None:
+        return True
+    return source.modified.replace(microsecond=0) == file.modified.replace(microsecond=0)
 
 
 def compare_sizes(file: FileRow, received: int | None, source_size: int, destination_size: int) -> SettledFile | str:

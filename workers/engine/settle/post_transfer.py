@@ -10,7 +10,7 @@ import asyncio
 from dataclasses import replace
 
 from transferapi.tasks.records import PartialFile, SettledFile
-from workers.engine.work import LONGEST_WAIT, SliceContext, cancel_all
+from workers.engine.work import LONGEST_WAIT, SliceContext
 
 from .arrival import complete_ranges, size_of
 from .settlement_writer import SettlementWriter
@@ -34,14 +34,12 @@ class PostTransfer:
         self._verify_all = bool(work.spec.options.get("verify_checksum"))
         self._verifier = Verifier(work, self._agreed, fault, self._file_done)
         self._timestamps = Timestamps(work, self._settle) if work.spec.options.get("preserve_timestamp") else None
-        #: Records of large files that are being written.
-        self._notes: set[asyncio.Task[None]] = set()
         self._room = asyncio.Event()
 
     @property
     def idle(self) -> bool:
         """No file is in these steps, or all of them wait for a long backoff of the endpoints."""
-        if self._notes or self._verifier.moving or (self._timestamps and self._timestamps.moving):
+        if self._verifier.moving or (self._timestamps and self._timestamps.moving):
             return False
         return not self._waiting or self._work.seconds_blocked() > LONGEST_WAIT
 
@@ -67,14 +65,13 @@ class PostTransfer:
 
     def accept(self, arrived: SettledFile) -> None:
         """Take a file that has arrived completely, as far as sizes and replies show."""
+        if arrived.file.temporary_path:
+            # It has its final name by now, where the next slice must look for it.
+            arrived = replace(arrived, file=replace(arrived.file, temporary_path=None))
         if not (self._verify_all or (arrived.file.checksum and arrived.file.checksum.value)):
             self._agreed(arrived)
         elif not is_large(arrived):
             self._verifier.take(arrived)
-        elif arrived.file.temporary_path:
-            note = self._work.spawn(self._take_renamed(arrived))
-            self._notes.add(note)
-            note.add_done_callback(self._notes.discard)
         else:
             self._note(arrived)
             self._verifier.take(arrived)
@@ -91,20 +88,11 @@ class PostTransfer:
 
     async def abort(self) -> None:
         """Stop at once: the next slice continues files that are not settled."""
-        await cancel_all(self._notes)
         left = [*await self._verifier.abort(), *(await self._timestamps.abort() if self._timestamps else ())]
         for arrived in left:
             self._note(arrived)
 
     # ---- inside
-
-    async def _take_renamed(self, arrived: SettledFile) -> None:
-        """Record that the file has its final name now, where the next slice must look for it."""
-        file = replace(arrived.file, temporary_path=None, ranges="")
-        await self._work.store.write_temporary_paths([file])
-        named = replace(arrived, file=file)
-        self._note(named)
-        self._verifier.take(named)
 
     def _note(self, arrived: SettledFile) -> None:
         """Record that the file is complete on the destination's disk: if the worker dies it is not sent again."""
