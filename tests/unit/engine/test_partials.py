@@ -13,7 +13,7 @@ from endpoints.gridftp.faults import FaultScope, Kind, make_fault
 from tests.engine_fakes import run
 from tests.unit.engine.world import World
 from transferapi.tasks.records import FileRow
-from workers.engine.queue.queue_feeder import TemporaryNames, partials
+from workers.engine.queue.write_names import TemporaryNames, partials
 from workers.engine.slice import SliceResult
 
 pytestmark = pytest.mark.virtual_time

@@ -151,7 +151,7 @@ async def test_a_killed_worker_passes_nothing_over_twice(death: int) -> None:
     assert world.store.codes().count("SKIPPED_ERRORS") == 1
 
 
-@pytest.mark.parametrize(("step", "path"), [("stor", "/dst/d0/f0"), ("mkdir", "/dst/d2")])
+@pytest.mark.parametrize(("step", "path"), [("stor", "/dst/d0/"), ("mkdir", "/dst/d2")])
 async def test_a_quota_that_is_used_up_ends_the_task_where_that_was_asked(step: str, path: str) -> None:
     world = tree_world({"fail_on_quota_errors": True})
     world.script.add(step, path, make_fault(Kind.QUOTA_EXCEEDED), -1)
@@ -163,7 +163,7 @@ async def test_a_quota_that_is_used_up_ends_the_task_where_that_was_asked(step: 
 
 async def test_a_quota_at_the_destination_is_waited_for_where_nothing_was_asked() -> None:
     world = tree_world({})
-    world.script.add("stor", "/dst/d0/f0", make_fault(Kind.QUOTA_EXCEEDED), 3)
+    world.script.add("stor", "/dst/d0/", make_fault(Kind.QUOTA_EXCEEDED), 3)
     assert await world.run() == "SUCCEEDED"
     assert len(world.destination.files()) == 21
 
@@ -179,7 +179,7 @@ async def test_a_lost_connection_is_no_source_error() -> None:
 
 @pytest.mark.parametrize(
     ("step", "path"),
-    [("stat", "/src"), ("list", "/src/d1"), ("retr", "/src/d0/f0"), ("mkdir", "/dst/d2"), ("stor", "/dst/d0/f0")],
+    [("stat", "/src"), ("list", "/src/d1"), ("retr", "/src/d0/f0"), ("mkdir", "/dst/d2"), ("stor", "/dst/d0/")],
 )
 async def test_a_right_that_was_taken_away_ends_the_task_whatever_was_asked(step: str, path: str) -> None:
     world = tree_world(SKIPPING)

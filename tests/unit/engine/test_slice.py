@@ -499,10 +499,12 @@ async def test_a_partial_file_that_somebody_changed_meanwhile_begins_afresh(rema
     await asyncio.sleep(10)
     world.stop.set()
     assert await task is SliceResult.RELEASED
-    assert world.store.file("/src/large").file.ranges
-    world.destination.remove("/dst/large", directory=False)
+    large = world.store.file("/src/large").file
+    assert large.ranges
+    assert large.temporary_path
+    world.destination.remove(large.temporary_path, directory=False)
     if remains is not None:
-        world.destination.write("/dst/large", remains, scale=MB)
+        world.destination.write(large.temporary_path, remains, scale=MB)
     world.stop.clear()
     assert await world.run() == "SUCCEEDED"
     assert arrived(world)

@@ -80,6 +80,9 @@ class World:
         self.stop = asyncio.Event()
         self.outcomes: list[SliceResult] = []
         self.suspect_up_to = 0
+        #: `TaskSpec.mark` of the last slice, and those of killed workers.
+        self.mark = ""
+        self.lost_marks: list[str] = []
         self.began_at = self.clock.now()
         self.ended_at: datetime | None = None
         self.sessions = self.new_sessions(None)
@@ -109,6 +112,8 @@ class World:
             options={"tuning": "paper"} | self.options,
             max_sessions=self.max_sessions,
             suspect_up_to=self.suspect_up_to,
+            mark=self.mark,
+            lost_marks=tuple(self.lost_marks),
             started="STARTED" in self.store.codes(),
             connection_failures=self.store.connection_failures,
             troubled=self.store.trouble is not None,
@@ -119,6 +124,7 @@ class World:
         """One slice, by a worker of its own."""
         self.lease = self.store.lease(fuse)
         self.lease.suspect_up_to = self.suspect_up_to
+        self.mark = f"{self.store.epoch:032x}"[::-1]
         outcome = await run_slice(
             self.spec(),
             self.lease,
@@ -170,6 +176,7 @@ class World:
             self.store.held = False
             self.store.next_run_at = self.clock.now()
             self.suspect_up_to = max(self.store.rows, default=0)
+            self.lost_marks.append(self.mark)
         self.sessions = self.new_sessions(None)
         self.check_ranges()
         return killed

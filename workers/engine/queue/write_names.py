@@ -22,7 +22,7 @@ _PREFIX = ".waybill-"
 #: Between the marks in a name: its own, and those of the file's earlier names that could not be removed.
 _BETWEEN = "_"
 #: The most marks in a name.
-_MOST_MARKS = 5
+_MOST_MARKS = 6
 #: Hexadecimal digits of a lease's mark in a name, and of the file.
 _LEASE, _FILE = 8, 16
 _OWN_NAME = re.compile(rf"{re.escape(_PREFIX)}[0-9a-f]{{{_LEASE + _FILE}}}(_[0-9a-f]{{{_LEASE + _FILE}}})*({BEGUN})?")
