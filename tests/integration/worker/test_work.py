@@ -315,8 +315,9 @@ def test_what_is_on_disk_under_another_name_is_forgotten_with_the_name(grant: Gr
     pending_files.write_temporary_paths(grant.task_id, grant.epoch, [replace(file, temporary_path="/to/.tmp")])
     assert check_sums(grant).bytes_transferred == 0
     assert pending_files.pending(grant.task_id, grant.epoch, 1)[0].ranges == ""
-    write(grant, progress=[PartialFile(file, "0-30", 30)])
-    pending_files.write_temporary_paths(grant.task_id, grant.epoch, [replace(file, temporary_path="/to/.tmp")])
+    named = replace(file, temporary_path="/to/.tmp")
+    write(grant, progress=[PartialFile(named, "0-30", 30)])
+    pending_files.write_temporary_paths(grant.task_id, grant.epoch, [named])
     assert pending_files.pending(grant.task_id, grant.epoch, 1)[0].ranges == "0-30"
     assert check_sums(grant).bytes_transferred == 30
 
