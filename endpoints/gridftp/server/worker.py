@@ -101,6 +101,7 @@ class SessionWorker:
             log.exception("a session ended by an error of the server")
             self._outbox.close()
         finally:
+            self.session.replacing.forget()
             self.session.channel.close()
             self.session.channel.early.close()
             self.session.interrupt.close()
@@ -112,6 +113,7 @@ class SessionWorker:
             self._outbox.flush_if_due()
             return self._lines.get()
         self._outbox.flush()
+        self.session.replacing.forget()
         self._executing = False
         line = self._lines.get()
         self._executing = True
