@@ -25,6 +25,8 @@ class Features:
     reports_links: bool = False
     #: The toolkit's server before data nodes of its own.
     striped: bool = False
+    #: Our server, which knows SITE WAYBILL REPLACE: it gives a file its real name in one command.
+    replaces: bool = False
 
     @classmethod
     def parse(cls, lines: Sequence[bytes]) -> Features:
@@ -36,6 +38,7 @@ class Features:
             algorithms=_algorithms(features) or (FRONT_END_ALGORITHMS if striped else ()),
             reports_links=any("unix.slink" in feature.lower() for feature in features),
             striped=striped,
+            replaces="WAYBILL REPLACE" in features,
         )
 
     def __contains__(self, name: str) -> bool:

@@ -187,7 +187,7 @@ class Relay:
         if old is None:
             return True
         if not (old.instance == instance and old.held.epoch == epoch):
-            asked_at = self._loop.time()
+            asked_at = old.now()
             old.ping()
             await asyncio.sleep(self.bounds.proof_of_life_seconds)
             if old.heard_at >= asked_at and not old.why_lost:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import cast
 
 from .errors import WireError
+from .hang_ups import HangUpWatch
 from .outbox import Outbox
 from .session import ServerSession, Service
 from .wires import ClearWire
@@ -64,9 +65,12 @@ class ControlProtocol(asyncio.Protocol):
             return
         self._outbox = Outbox(self._loop, self._transport, self._limits.reply_seconds)
         session = ServerSession(self._service, self._outbox, self._local_host(), vouched=vouched)
-        self.worker = SessionWorker(session, self._outbox, lambda: self._release(self), self._answered)
+        sock = self._transport.get_extra_info("socket")
+        self.worker = SessionWorker(
+            session, self._outbox, HangUpWatch(sock).has_hung_up, lambda: self._release(self), self._answered
+        )
         with contextlib.suppress(OSError):
-            self._transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         self._transport.write(_GREETING)
         self.worker.start()
         self._watch()
@@ -114,7 +118,7 @@ class ControlProtocol(asyncio.Protocol):
             self.data_received(held)
 
     def eof_received(self) -> None:
-        """A client that closes its sending side counts as gone: its transfers must end."""
+        """A client that closes its sending side counts as gone: its transfers must end (`hang_ups`)."""
         if self.worker:
             self._end(b"")
 

@@ -2,6 +2,7 @@
 
     ServerError
     ├── CommandRefusedError   a command that cannot be done as it was sent: its reply code and text
+    │   └── WriteInPlaceError a file that cannot be replaced with all that it has (504)
     ├── DataError             the data channel: not opened (425), broken or stalled (426)
     └── AbortedError          ABOR, or the client is gone
     ClientGoneError           the client reads no replies any more: ends the session
@@ -27,6 +28,13 @@ class ServerError(Exception):
 
 class CommandRefusedError(ServerError):
     """A command that cannot be done as it was sent."""
+
+
+class WriteInPlaceError(CommandRefusedError):
+    """A file that can be written, and not replaced by another one without a loss. 504: not for this parameter."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(504, f"Not replaced, write it in place: {why}.")
 
 
 class DataError(ServerError):

@@ -21,6 +21,7 @@ from .interrupt import Interrupt
 from .limits import ServerLimits
 from .outbox import Outbox
 from .peers import everybody
+from .roots.replacing import Replacing
 from .roots.root import Root, normalize
 from .security.control_security import ControlSecurity
 from .security.data_protection import DataProtectionSettings
@@ -98,6 +99,7 @@ class ServerSession:
         self.restart: RangeSet | None = RangeSet()
         self.rename_from: bytes | None = None
         self.link_target = b""
+        self.replacing = Replacing()
         #: For the command that runs; set by the session's worker.
         self.tell_octets: TellOctets = tell_nobody
         self.quitting = False

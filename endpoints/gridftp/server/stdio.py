@@ -7,6 +7,7 @@ import os
 import socket
 import threading
 
+from .hang_ups import POLLS, has_ended, has_no_reader
 from .server import GridFtpServer
 
 try:
@@ -15,15 +16,17 @@ except ImportError:  # Windows
     resource = None  # type: ignore[assignment]
 
 _PIECE = 64 * 1024
+#: For `ssh host server --stdio < commands`, whose client reads on after it has said all.
+_FAREWELL = b"QUIT\r\n"
 
 
 def serve_stdio(server: GridFtpServer) -> None:
-    """Serve one session until the client quits, or closes our standard input. Raises OSError as `start` does."""
+    """Serve one session until the client quits, ends our input or reads no more. Raises OSError as `start` does."""
     ours, theirs = socket.socketpair()
     server.start()
     try:
         server.serve_socket(theirs, server.host)
-        threading.Thread(target=copy_input, args=(ours,), name="gridftp-stdin", daemon=True).start()
+        threading.Thread(target=copy_input, args=(ours, _FAREWELL), name="gridftp-stdin", daemon=True).start()
         copy_output(ours)
     finally:
         server.stop()
@@ -50,14 +53,25 @@ def allow_many_files() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def copy_input(sock: socket.socket) -> None:
-    """Our standard input to the socket, up to its end."""
-    try:
+def copy_input(sock: socket.socket, farewell: bytes = b"") -> None:
+    """Our standard input to the socket, up to its end, or until the client is gone.
+
+    What a client said before it went may be read when this process has stood still, and nobody wants it any more.
+    Without a farewell a client is gone when it has ended our input. With one it is gone when nobody reads our output:
+    else what it said is executed, then the farewell; but never the beginning of a line that was cut.
+    """
+    last = b"\n"
+    with contextlib.suppress(OSError):
         while data := os.read(0, _PIECE):
+            if has_no_reader(1) or (not farewell and has_ended(0)):
+                break
             sock.sendall(data)
-        sock.shutdown(socket.SHUT_WR)
-    except OSError:
-        pass
+            last = data[-1:]
+        else:
+            if farewell and POLLS and last == b"\n" and not has_no_reader(1):
+                sock.sendall(farewell)
+                has_no_reader(1, None)
+        sock.shutdown(socket.SHUT_RDWR if farewell else socket.SHUT_WR)
 
 
 def copy_output(sock: socket.socket) -> None:

@@ -32,7 +32,8 @@ AUTHENTICATION = (b"AUTH", b"ADAT")
 class SessionWorker:
     """Command lines go in by `feed`, replies come out by the outbox. Everything else happens in a thread of its own.
 
-    when_done: called in that thread when the session has ended. when_answered: called in the loop when a command of
+    has_hung_up: asked in that thread before each command; nothing is executed for a client that is gone.
+    when_done: called there when the session has ended. when_answered: called in the loop when a command of
     `AUTHENTICATION` has been answered, with the new form of the control channel, if it has one.
     """
 
@@ -40,11 +41,13 @@ class SessionWorker:
         self,
         session: ServerSession,
         outbox: Outbox,
+        has_hung_up: Callable[[], bool],
         when_done: Callable[[], None],
         when_answered: Callable[[ClearWire | None], None],
     ) -> None:
         self.session = session
         self._outbox = outbox
+        self._has_hung_up = has_hung_up
         self._when_done = when_done
         self._when_answered = when_answered
         self._lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
@@ -90,9 +93,10 @@ class SessionWorker:
         try:
             while not (self._gone or self.session.quitting):
                 line = self._next_line()
-                if line is not None and not self._gone:
-                    self._execute(line)
-                    self._octets_done += len(line)
+                if line is None or self._has_hung_up() or self._gone:
+                    break
+                self._execute(line)
+                self._octets_done += len(line)
             self._outbox.flush()
             self._outbox.close()
         except ClientGoneError:
@@ -101,6 +105,7 @@ class SessionWorker:
             log.exception("a session ended by an error of the server")
             self._outbox.close()
         finally:
+            self.session.replacing.forget()
             self.session.channel.close()
             self.session.channel.early.close()
             self.session.interrupt.close()
@@ -112,6 +117,7 @@ class SessionWorker:
             self._outbox.flush_if_due()
             return self._lines.get()
         self._outbox.flush()
+        self.session.replacing.forget()
         self._executing = False
         line = self._lines.get()
         self._executing = True

@@ -89,6 +89,7 @@ class DataPath:
     striped_source: the source has several data nodes, of which only one sends after PORT.
     listener: the side that listens; SOURCE in MODE S only.
     ours: the destination is a server of ours: what it reports is on its disk, whatever happens to it later.
+    replaces: the destination knows SITE WAYBILL REPLACE, in place of RNFR and RNTO.
     token: of a relay to which both sides connect (SITE WAYBILL DATA); "": directly.
     entrance: the port of the relay to which the source connects, where it knows no tokens.
     """
@@ -98,6 +99,7 @@ class DataPath:
     striped_source: bool = False
     listener: Side = Side.DESTINATION
     ours: bool = False
+    replaces: bool = False
     token: str = ""
     entrance: DataAddress | None = None
 

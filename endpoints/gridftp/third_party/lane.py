@@ -230,13 +230,14 @@ def _data_path(
     source: GridFTPSession, destination: GridFTPSession, listener: Side, *, several_streams: bool, token: str
 ) -> DataPath:
     """The data path of two sessions. In mode S there is one connection, and so one data node on each side."""
-    ours = not destination.listens
+    ours, replaces = not destination.listens, destination.features.replaces
     if listener is Side.SOURCE:
-        return DataPath(peer=source.connection.peer_host, listener=listener, ours=ours)
+        return DataPath(peer=source.connection.peer_host, listener=listener, ours=ours, replaces=replaces)
     if ours:
-        return DataPath(ours=True, token=token)
+        return DataPath(ours=True, replaces=replaces, token=token)
     return DataPath(
         peer=destination.connection.peer_host,
+        replaces=replaces,
         striped=several_streams and "SPAS" in destination.features and "SPOR" in source.features,
         striped_source=source.features.striped,
     )

@@ -89,10 +89,20 @@ class Destination(Server):
         return [b"227 Entering Passive Mode (127,0,0,1,4,%d)\r\n" % len(self.doors)]
 
     def site(self, argument: bytes) -> list[bytes]:
-        """SITE WAYBILL DATA: the channel is opened with the next file, and joined with who is at the port."""
+        word, _, rest = argument.removeprefix(b"WAYBILL ").partition(b" ")
+        return self.data(rest) if word == b"DATA" else self.replace(rest)
+
+    def data(self, token: bytes) -> list[bytes]:
+        """The channel is opened with the next file, and joined with who is at the port."""
         self.door.closed = True
-        self.door = self.doors[int(argument.rpartition(b" ")[2])]
+        self.door = self.doors[int(token)]
         return [b"200 through the relay\r\n"]
+
+    def replace(self, argument: bytes) -> list[bytes]:
+        digits, _, paths = argument.partition(b" ")
+        self.renaming, space, path = paths[: int(digits)], paths[int(digits) :][:1], paths[int(digits) + 1 :]
+        assert space == b" "
+        return self.rnto(path)
 
     def stor(self, path: bytes) -> list[bytes] | None:
         if path in self.refuse:
@@ -170,7 +180,13 @@ class World:
     """Both models and the pair, moved step by step by a chooser."""
 
     def __init__(
-        self, missing: set[bytes], unwritable: set[bytes], *, stream_mode: bool = False, relayed: bool = False
+        self,
+        missing: set[bytes],
+        unwritable: set[bytes],
+        *,
+        stream_mode: bool = False,
+        relayed: bool = False,
+        replaces: bool = False,
     ) -> None:
         self.destination = Destination(unwritable)
         self.ports = Ports(self.destination) if relayed else None
@@ -183,7 +199,7 @@ class World:
             self.destination.channel,
             parallelism=2,
             stream_mode=stream_mode,
-            path=DataPath(ours=True) if relayed else None,
+            path=DataPath(ours=relayed, replaces=replaces),
             entrances=self.ports,
         )
         self.settled: list[bytes] = []
@@ -320,8 +336,28 @@ def test_a_renamed_file_is_settled_only_when_it_has_its_name() -> None:
     assert set(world.destination.disk) == {b"/dst/f1"}
 
 
-def test_a_refused_rename_refuses_the_file() -> None:
-    world = World(set(), set())
+@pytest.mark.parametrize("name", [b"f1", b"a name  of words", b"4 /dst/x"])
+def test_a_server_of_ours_gives_the_name_in_one_command(name: bytes) -> None:
+    world = World(set(), set(), replaces=True)
+    world.pair.send(Transfer(b"f1", b"/src/f1", b"/dst/.tmp of " + name, 10, rename_to=b"/dst/" + name))
+    world.moves()
+    world.run(lambda _: 0)
+    assert world.settled == [b"f1"]
+    assert world.destination.disk == {b"/dst/" + name: b"content of /src/f1"}
+
+
+def test_two_paths_too_long_for_one_line_take_two_commands(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(set(), set(), replaces=True)
+    monkeypatch.delattr(Destination, "replace")
+    long = b"/dst/" + b"d/" * 2040
+    world.pair.send(Transfer(b"f1", b"/src/f1", long + b".tmp-%d" % 1, 10, rename_to=long + b"f1"))
+    world.run(lambda _: 0)
+    assert set(world.destination.disk) == {long + b"f1"}
+
+
+@pytest.mark.parametrize("replaces", [False, True])
+def test_a_refused_rename_refuses_the_file(replaces: bool) -> None:
+    world = World(set(), set(), replaces=replaces)
     world.destination.rnto = lambda path: [b"553 Permission denied\r\n"]  # type: ignore[method-assign]
     world.pair.send(Transfer(b"f1", b"/src/f1", b"/dst/.tmp", 10, rename_to=b"/dst/f1"))
     world.run(lambda _: 0)

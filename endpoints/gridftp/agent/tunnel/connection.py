@@ -7,6 +7,8 @@ import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple, cast
 
+from endpoints.gridftp.server.hang_ups import steady_seconds
+
 from . import frames, websocket
 from .frames import FrameError
 from .multiplexer import MAX_CHANNELS, Ended, Multiplexer, TunnelChannel
@@ -41,7 +43,8 @@ class TunnelConnection(asyncio.Protocol):
         self.channels = Multiplexer(first, self._write_frame, self.channel_opened, limits.channels, limits.frame)
         self.transport: asyncio.Transport | None = None
         self._loop = asyncio.get_event_loop()
-        self.heard_at = self._loop.time()
+        #: By `now`.
+        self.heard_at = self.now()
         #: Why the connection has ended; "" while it has not.
         self.why_lost = ""
         #: Done when the connection is closed, and all channels have ended.
@@ -66,10 +69,15 @@ class TunnelConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
         self.transport.set_write_buffer_limits(high=self._limits.high_water)
-        self.heard_at = self._loop.time()
+        self.heard_at = self.now()
 
     def data_received(self, data: bytes) -> None:
-        self.heard_at = self._loop.time()
+        if self.signed_in and self.silent_seconds() > DEAD_SECONDS:
+            # This machine has slept, or this process stood still: the peer has given the tunnel up, and what it said
+            # before it did so is not wanted any more.
+            self.abort("the connection was silent for too long")
+            return
+        self.heard_at = self.now()
         try:
             for message in self._decoder.feed(data):
                 self._receive(message)
@@ -102,12 +110,12 @@ class TunnelConnection(asyncio.Protocol):
         return self.transport.get_write_buffer_size() if self.transport else 0
 
     def now(self) -> float:
-        """The clock of `heard_at`."""
-        return self._loop.time()
+        """The clock of `heard_at`. It goes on while this machine sleeps, as the clock of the peer does."""
+        return steady_seconds()
 
     def silent_seconds(self) -> float:
         """Seconds since the last octet of the peer."""
-        return self._loop.time() - self.heard_at
+        return self.now() - self.heard_at
 
     def send_document(self, content: Mapping[str, Any]) -> None:
         self._write(Opcode.TEXT, json.dumps(content).encode())

@@ -15,7 +15,7 @@ from endpoints.gridftp.server.data.connector import Address
 from endpoints.gridftp.server.errors import CommandRefusedError
 from endpoints.gridftp.server.session import ServerSession
 
-from .table import command, site
+from .table import command, waybill
 
 _FIRST_PORT = 1024
 _DIGITS = re.compile(r"[0-9]{1,5}")
@@ -82,14 +82,14 @@ def extended_active(session: ServerSession, argument: bytes) -> None:
     session.reply(200, "EPRT Command successful.")
 
 
-@site("WAYBILL")
-def waybill(session: ServerSession, argument: bytes) -> None:
+@waybill("DATA")
+def relayed(session: ServerSession, argument: bytes) -> None:
     """`SITE WAYBILL DATA token ...` in place of PASV or PORT, on both sides: each token is one connection by a relay.
 
     In MODE E the sender uses all of them; in MODE S one token serves one file.
     """
-    word, *tokens = argument.split() or [b""]
-    if word.upper() != b"DATA" or session.service.open_relayed is None:
+    tokens = argument.split()
+    if session.service.open_relayed is None:
         raise CommandRefusedError(502, "SITE WAYBILL: this server has no relay.")
     if not 0 < len(tokens) <= session.limits.streams or not all(map(_TOKEN.fullmatch, tokens)):
         raise CommandRefusedError(501, "SITE WAYBILL DATA: expected tokens, one for each connection.")

@@ -8,12 +8,12 @@ import os
 from datetime import datetime, timezone
 
 from endpoints.gridftp.facts import format_time
-from endpoints.gridftp.server.errors import CommandRefusedError
+from endpoints.gridftp.server.errors import CommandRefusedError, os_error_reply
 from endpoints.gridftp.server.roots.restricted import RestrictedRoot, parse_allowed
 from endpoints.gridftp.server.roots.root import require_file
 from endpoints.gridftp.server.session import ServerSession
 
-from .table import command, site
+from .table import command, site, waybill
 
 
 @command("SIZE", feature="SIZE")
@@ -92,6 +92,25 @@ def rename_to(session: ServerSession, argument: bytes) -> None:
         # On Windows os.rename replaces nothing.
         os.replace(old_name, name, src_dir_fd=old_folder, dst_dir_fd=folder)
     session.reply(250, "OK.")
+
+
+@waybill("REPLACE", feature="WAYBILL REPLACE")
+def replace_(session: ServerSession, argument: bytes) -> None:
+    """`SITE WAYBILL REPLACE 12 /folder/.tmp /folder/name`: RNFR and RNTO in one; what is replaced keeps its attributes.
+
+    The number is that of the octets of the first path: either may contain spaces. 504: write the file in place.
+    """
+    digits, _, paths = argument.partition(b" ")
+    length = int(digits) if digits.isdigit() and len(digits) < 6 else 0
+    if not length or paths[length : length + 1] != b" ":
+        raise CommandRefusedError(501, "SITE WAYBILL REPLACE: expected the octets of the first path, and two paths.")
+    try:
+        written, path = session.path_to_change(paths[:length]), session.path_to_change(paths[length + 1 :])
+        session.replacing.replace(session.service.root, written, path)
+    except OSError as error:
+        session.say(os_error_reply(error, "REPLACE", naming=True))
+    else:
+        session.say(b"250 OK.\r\n")
 
 
 @site("SYMLINKFROM", feature="SITE SYMLINKFROM")

@@ -10,7 +10,7 @@ from endpoints.gridftp.server.errors import CommandRefusedError
 from endpoints.gridftp.server.roots.root import normalize
 from endpoints.gridftp.server.session import ServerSession
 
-from .table import COMMANDS, FEATURES, OPTIONS, SITE, Handler, command, options, site
+from .table import COMMANDS, FEATURES, OPTIONS, SITE, WAYBILL, Handler, command, options, site
 
 _MAX_INTERVAL = 24 * 3600
 _MAX_BUFFER = 64 * 1024 * 1024
@@ -92,6 +92,16 @@ def help_(session: ServerSession, _: bytes) -> None:
 def site_(session: ServerSession, argument: bytes) -> None:
     word, _, rest = argument.partition(b" ")
     _lookup(SITE, word, "SITE")(session, rest)
+
+
+@site("WAYBILL")
+def waybill_(session: ServerSession, argument: bytes) -> None:
+    """Our own extensions. 502: this server has not this one."""
+    word, _, rest = argument.partition(b" ")
+    handler = WAYBILL.get(word.upper())
+    if handler is None:
+        raise CommandRefusedError(502, "SITE WAYBILL: not understood.")
+    handler(session, rest)
 
 
 @site("HELP")

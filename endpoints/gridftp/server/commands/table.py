@@ -29,8 +29,9 @@ class ServerCommand:
 
 
 COMMANDS: dict[bytes, ServerCommand] = {}
-#: By the first word after SITE and after OPTS.
+#: By the first word after SITE, SITE WAYBILL (our extensions) and OPTS.
 SITE: dict[bytes, Handler] = {}
+WAYBILL: dict[bytes, Handler] = {}
 OPTIONS: dict[bytes, Handler] = {}
 #: TVFS is RFC 3659 section 6: paths are those of one tree, and no command is needed for it.
 FEATURES: list[Feature] = ["TVFS"]
@@ -57,6 +58,11 @@ def command(
 def site(verb: str, *, feature: Feature | None = None) -> Callable[[Handler], Handler]:
     """Register a handler of the arguments after `SITE verb`."""
     return _into(SITE, verb, feature)
+
+
+def waybill(verb: str, *, feature: Feature | None = None) -> Callable[[Handler], Handler]:
+    """Register a handler of the arguments after `SITE WAYBILL verb`."""
+    return _into(WAYBILL, verb, feature)
 
 
 def options(verb: str, *, feature: Feature | None = None) -> Callable[[Handler], Handler]:

@@ -64,6 +64,10 @@ class PathRoot(Root):
     _above = folder
 
     @contextlib.contextmanager
+    def behind_links(self, path: bytes) -> Iterator[tuple[int | None, bytes]]:
+        yield None, self._resolved(path)
+
+    @contextlib.contextmanager
     def without_links(self, path: bytes) -> Iterator[Root]:
         full = self._joined(path)
         if os.path.normcase(os.path.realpath(full)) != os.path.normcase(full):

@@ -12,6 +12,7 @@ import contextlib
 import ctypes
 import errno
 import os
+import re
 import stat
 import sys
 from collections import deque
@@ -51,7 +52,8 @@ class _OpenHow(ctypes.Structure):
 
 
 _HOW_SIZE = ctypes.sizeof(_OpenHow)
-_libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
+#: None on other systems than Linux.
+LIBC = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 
 
 @lru_cache(maxsize=None)
@@ -61,9 +63,9 @@ def _how(flags: int, mode: int, resolve: int = 0) -> _OpenHow:
 
 
 def _openat2(folder: int, path: bytes, how: _OpenHow) -> int:
-    assert _libc is not None
+    assert LIBC is not None
     while True:
-        fd: int = _libc.syscall(_OPENAT2, folder, path, ctypes.byref(how), ctypes.c_size_t(_HOW_SIZE))
+        fd: int = LIBC.syscall(_OPENAT2, folder, path, ctypes.byref(how), ctypes.c_size_t(_HOW_SIZE))
         if fd >= 0:
             return fd
         number = ctypes.get_errno()
@@ -71,8 +73,14 @@ def _openat2(folder: int, path: bytes, how: _OpenHow) -> int:
             raise OSError(number, os.strerror(number), path)
 
 
+#: A path that `normalize` leaves as it is, as nearly all are: absolute, no component empty, ".", ".." or a first "~".
+_NORMAL = re.compile(rb"/(?!~(?:/|\Z))(?:(?!\.\.?(?:/|\Z))[^/]+(?:/(?=[^/])|\Z))+", re.DOTALL)
+
+
 def normalize(path: bytes, current: bytes = b"/") -> bytes:
     """A client's path as an absolute one of the served tree; `/~/` and `~` are its root. Never leaves "/"."""
+    if _NORMAL.fullmatch(path):
+        return path
     if path == b"~" or path.startswith((b"~/", b"/~/")) or path == b"/~":
         path = b"/" + path.lstrip(b"/")[1:]
     elif not path.startswith(b"/"):
@@ -95,7 +103,7 @@ class Root:
     def __init__(self, folder: PathLike, *, use_openat2: bool = True) -> None:
         self.real = os.path.realpath(os.fsencode(folder))
         self.fd = os.open(self.real, _FOLDER | _CLOEXEC)
-        self._openat2 = use_openat2 and _libc is not None and self._has_openat2()
+        self._openat2 = use_openat2 and LIBC is not None and self._has_openat2()
 
     def close(self) -> None:
         os.close(self.fd)
@@ -242,8 +250,15 @@ class Root:
 
     @contextlib.contextmanager
     def _above(self, path: bytes) -> Iterator[tuple[int | None, bytes]]:
+        """A folder to make, rename and remove things in: a descriptor for `dir_fd` and b"", or None and a prefix."""
         with self.opened(path, _FOLDER) as fd:
             yield fd, b""
+
+    @contextlib.contextmanager
+    def behind_links(self, path: bytes) -> Iterator[tuple[int | None, bytes]]:
+        """As `parent`, for what `open` would open or make: a symlink at the end is followed, inside the root."""
+        with contextlib.closing(_Walk(self.fd, self.real, path)) as walk:
+            yield walk.last()
 
     @contextlib.contextmanager
     def without_links(self, path: bytes) -> Iterator[Root]:
@@ -269,6 +284,20 @@ class _Walk:
         os.close(self._folder)
 
     def open(self, flags: int, mode: int) -> int:
+        while (name := self._next_last()) is not None:
+            if (fd := self._final(name, flags, mode)) is not None:
+                return fd
+        return os.open(b".", flags & ~os.O_CREAT, dir_fd=self._folder)
+
+    def last(self) -> tuple[int, bytes]:
+        """The folder of the last component, which is open until `close`, and that component: never a symlink."""
+        while (name := self._next_last()) is not None:
+            if not self._follow(name):
+                return self._folder, name
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+
+    def _next_last(self) -> bytes | None:
+        """Enter all folders before the last component, and return that one; None where none is left to open."""
         while self._pending:
             name = self._pending.popleft()
             if name == b"..":
@@ -277,9 +306,9 @@ class _Walk:
                 continue
             elif any(part not in (b"", b".") for part in self._pending):
                 self._enter(name)
-            elif (fd := self._final(name, flags, mode)) is not None:
-                return fd
-        return os.open(b".", flags & ~os.O_CREAT, dir_fd=self._folder)
+            else:
+                return name
+        return None
 
     def _move(self, folder: int) -> None:
         os.close(self._folder)
@@ -359,7 +388,7 @@ def _target(name: bytes, folder: int | None, prefix: bytes) -> str | None:
 
 
 def _path_of(folder: int) -> bytes:
-    if _libc is not None:
+    if LIBC is not None:
         return os.readlink(b"/proc/self/fd/%d" % folder)
     assert fcntl is not None
     return fcntl.fcntl(folder, _F_GETPATH, bytes(1024)).split(b"\0")[0]

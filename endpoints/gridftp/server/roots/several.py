@@ -50,6 +50,11 @@ class SeveralRoots(Root):
             yield found
 
     @contextlib.contextmanager
+    def behind_links(self, path: bytes) -> Iterator[tuple[int | None, bytes]]:
+        with self.at(path, changing=True) as (root, rest), root.behind_links(rest) as found:
+            yield found
+
+    @contextlib.contextmanager
     def without_links(self, path: bytes) -> Iterator[Root]:
         with self.at(path) as (root, rest), root.without_links(rest) as found:
             yield found

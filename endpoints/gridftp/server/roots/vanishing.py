@@ -40,5 +40,7 @@ class VanishingRoot(SeveralRoots):
         yield by_path, path
 
     def require_writable(self, path: bytes) -> None:
+        if self._top is not None and not self._top.folds_case:
+            return
         with self.at(path) as (root, rest):
             root.require_writable(rest)
