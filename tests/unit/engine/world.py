@@ -24,6 +24,7 @@ from tests.engine_fakes import (
     State,
     run,
 )
+from tests.fences import virtual_fence
 from transferapi.tasks.records import ItemRow, TaskEndpoint, TaskSpec
 from workers.engine.slice import SliceResult, run_slice
 
@@ -119,6 +120,7 @@ class World:
         """One slice, by a worker of its own."""
         self.lease = self.store.lease(fuse)
         self.lease.suspect_up_to = self.suspect_up_to
+        self.sessions.fence = virtual_fence()
         outcome = await run_slice(
             self.spec(),
             self.lease,
