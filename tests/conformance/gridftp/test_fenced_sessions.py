@@ -5,6 +5,7 @@ A line before each server counts the octets that come from this service.
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -95,9 +96,14 @@ class Scene:
             accept_address=lambda _: True,
         )
 
-    def sleep(self) -> None:
-        """The machine sleeps for longer than a lease."""
+    async def sleep(self) -> list[int]:
+        """The machine sleeps for longer than a lease. Returns what had left before, when all of it has arrived."""
+        said: list[int] | None = None
+        while said != self.line.said:
+            said = list(self.line.said)
+            await asyncio.sleep(0.1)
         self.at += 60.0
+        return said
 
 
 @pytest.fixture(params=KINDS)
@@ -186,8 +192,7 @@ async def test_no_request_leaves_a_session_whose_fence_is_closed(scene: Scene) -
         sessions = scene.sessions()
         session = await sessions.session(Side.DESTINATION)
         assert (await session.stat(f"{scene.root}/old")).size == 3
-        said = list(scene.line.said)
-        scene.sleep()
+        said = await scene.sleep()
         with pytest.raises(FaultError):
             await act(session, scene.root)
         assert not session.inner.usable
@@ -205,7 +210,7 @@ async def test_no_request_leaves_a_session_whose_fence_is_closed(scene: Scene) -
 
 async def test_no_session_is_opened_behind_a_closed_fence(scene: Scene) -> None:
     sessions = scene.sessions()
-    scene.sleep()
+    await scene.sleep()
     with pytest.raises(FaultError):
         await sessions.session(Side.DESTINATION)
     with pytest.raises(FaultError):
@@ -236,11 +241,14 @@ async def test_a_file_under_way_gets_nothing_more_and_is_not_ended_in_order(scen
     with sessions.fence.in_force():
         writer = await open_writer(session.inner, f"{scene.root}/new", 0, OctetBudget(1 << 22).share())
     await writer.write(b"x" * 1000)
-    scene.sleep()
-    said = list(scene.line.said)
-    with pytest.raises(FaultError):
+    said = await scene.sleep()
+
+    async def go_on() -> None:
         await writer.write(b"y" * 1000)
         await writer.finish()
+
+    with pytest.raises(FaultError):
+        await go_on()
     await writer.close()
     session.inner.abort()
     assert scene.line.said == said
@@ -255,8 +263,7 @@ async def test_a_lane_gives_its_files_back_and_no_command_leaves(scene: Scene) -
         lane.use_streams(1)
         for number in range(2):
             if number:
-                scene.sleep()
-                said = list(scene.line.said)
+                said = await scene.sleep()
             lane.feed(FileRow(number, 1, f"{scene.root}/old", f"{scene.root}/copy{number}", 3))
             events = []
             while not events:
