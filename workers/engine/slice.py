@@ -20,6 +20,7 @@ from .delete.delete_task import DeleteScanner, Remover, delete_plan
 from .delete.extras import Extras
 from .file_processor import FileProcessor
 from .lanes.lane_manager import LaneManager
+from .lease import HEARTBEAT
 from .ports import Clock, SessionFactory, TaskStore
 from .queue.file_queue import FileQueue
 from .queue.queue_feeder import MAX_ORPHANS, QueueFeeder, partials
@@ -34,8 +35,6 @@ from .work import LONGEST_WAIT, Away, Ending, Failed, Finished, Released, SliceC
 
 log = logging.getLogger(__name__)
 
-#: Seconds between two heartbeats.
-HEARTBEAT = 1.0
 #: Seconds that files under way have to arrive when the slice ends.
 DRAIN = 1.0
 #: Seconds between two polls of the store for due files; longer after polls that return nothing.
@@ -79,12 +78,12 @@ async def run_slice(
     credentials = Credentials(credential_provider, clock)
     work = SliceContext(spec, store, sessions, credentials, clock, jitter or SystemRandom().random, bounds, trace)
     slice_ = _Slice(work, slice_seconds, stop)
-    with work.fence.in_force():
+    with sessions.fence.in_force():
         try:
-            ending = await work.while_leased(slice_.run())
+            ending = await work.lease.while_held(slice_.run())
             return await slice_.end(ending)
         except LeaseLostError:
-            work.lose_lease()
+            work.lease.lose()
             return SliceResult.LEASE_LOST
         except Exception:
             log.exception("task %s: an unexpected error", spec.task_id)
@@ -130,7 +129,7 @@ class _Slice:
     async def run(self) -> Ending:
         """Work until the slice is to end, and leave the servers. Returns the ending, which is still to be written."""
         work = self.work
-        self._apply_heartbeat(await work.heartbeat())
+        self._apply_heartbeat(await work.lease.renew())
         if not work.ended.done() and (fault := await work.credentials.check()):
             work.end(Suspended(fault))
         if not work.ended.done():
@@ -153,7 +152,7 @@ class _Slice:
             await work.store.endpoint_failed(_UNEXPECTED_ERROR, at, lanes=True)
             await work.store.release(at, work.endpoints.failures + 1)
         except LeaseLostError:
-            work.lose_lease()
+            work.lease.lose()
             return SliceResult.LEASE_LOST
         return SliceResult.RELEASED
 
@@ -172,7 +171,7 @@ class _Slice:
     async def _heartbeat_loop(self) -> None:
         while True:
             await self.work.clock.sleep(HEARTBEAT)
-            self._apply_heartbeat(await self.work.heartbeat())
+            self._apply_heartbeat(await self.work.lease.renew())
 
     def _apply_heartbeat(self, pulse: HeartbeatReply) -> None:
         self.work.deadline = pulse.deadline
@@ -312,17 +311,11 @@ class _Slice:
         work = self.work
         await work.stop_parts(but=[self._writer_task])
         outcome = await self._write_ending(ending)
-        work.spawn(self._keep_fence_open())
+        work.spawn(work.lease.keep_fence_open())
         if self._lane_manager is not None:
             await self._learn(self._lane_manager, whole=outcome is SliceResult.FINISHED and not work.spec.started)
         await self._remove_orphans(REMOVAL_TIMEOUT, tries=REMOVAL_TRIES if outcome is SliceResult.RELEASED else 1)
         return outcome
-
-    async def _keep_fence_open(self) -> None:
-        """Without a lease the fence closes only where this process stands still."""
-        while True:
-            self.work.fence.extend(self.work.fence.now())
-            await self.work.clock.sleep(HEARTBEAT)
 
     async def _unless_renewed(self, ending: Suspended) -> Ending:
         """Release instead of suspending when a new credential was stored: only sessions with the old one are over."""
@@ -369,7 +362,7 @@ class _Slice:
         """Remove orphaned temporary files; failed removals are left for the next attempt."""
         for number in range(tries):
             names, self._feeder.orphans = self._feeder.orphans, []
-            if not names or self.work.fence.closed:
+            if not names or not self.work.lease.may_ask:
                 return
             if number:
                 await wait_for(self.work.clock, self._stop, delay(number - 1, self.work.jitter()))

@@ -6,22 +6,20 @@ import asyncio
 from collections.abc import Callable, Collection, Coroutine, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, TypeVar
+from typing import Any
 
 from endpoints.gridftp.faults import AWAY_KINDS, Fault, Kind, Side
-from endpoints.gridftp.wire.fence import Fence
 from transferapi.tasks.errors import LeaseLostError, TooMuchError
-from transferapi.tasks.records import HeartbeatReply, TaskSpec
+from transferapi.tasks.records import TaskSpec
 
 from .bounds import DEFAULT, EngineBounds, MemoryFullError
 from .control_sessions import ControlSessions
 from .credentials import Credentials
+from .lease import HeldLease
 from .paths import is_within
 from .ports import Clock, SessionFactory, TaskStore
 from .retry import Decision, EndpointBackoff, Fail, Policy, Retry, Suspend, Wait, decide
 from .trace import NO_TRACE, Trace
-
-T = TypeVar("T")
 
 #: The longest backoff, in seconds, for which a slice keeps its lease; for a longer one it releases the task.
 LONGEST_WAIT = 5.0
@@ -91,6 +89,7 @@ class SliceContext:
         self.sessions = sessions
         self.credentials = credentials
         self.clock = clock
+        self.lease = HeldLease(store, sessions.fence, clock)
         self.trace = trace
         self.jitter = jitter
         self.control_sessions = ControlSessions(sessions, bounds, self.reached, trace)
@@ -103,8 +102,6 @@ class SliceContext:
         destination = spec.destination
         #: Source and destination are on the same servers: a file could be written over itself.
         self.same_endpoint = destination is not None and destination.host == spec.source.host
-        #: Set with the first heartbeat, and with the loss of the lease.
-        self._leased, self._lease_lost = asyncio.Event(), asyncio.Event()
         self._more_to_do = asyncio.Event()
         self._parts: set[asyncio.Task[None]] = set()
 
@@ -138,56 +135,13 @@ class SliceContext:
             return
         error = task.exception()
         if isinstance(error, LeaseLostError):
-            self.lose_lease()
+            self.lease.lose()
         if isinstance(error, TooMuchError):
             self.end(Failed(Kind.LIMIT_EXCEEDED, error.reason, drain=True))
         elif isinstance(error, MemoryFullError):
             self.end(Released(self.clock.now() + MEMORY_PAUSE, drain=True))
         elif error is not None and not self.ended.done():
             self.ended.set_exception(error)
-
-    # ---- the lease
-
-    @property
-    def fence(self) -> Fence:
-        """Until when octets may leave towards the servers."""
-        return self.sessions.fence
-
-    async def heartbeat(self) -> HeartbeatReply:
-        """`TaskStore.heartbeat`, which extends the fence from the moment before the call."""
-        begun = self.fence.now()
-        pulse = await self.store.heartbeat()
-        self.fence.extend(begun)
-        self._leased.set()
-        return pulse
-
-    def lose_lease(self) -> None:
-        """Another worker has the task, or may have it: from now on nothing leaves towards the servers."""
-        self.fence.close()
-        self._lease_lost.set()
-
-    async def while_leased(self, part: Coroutine[Any, Any, T]) -> T:
-        """The result of a part of the slice. Raises LeaseLostError, at once where the fence closes meanwhile."""
-        watching = asyncio.ensure_future(self._wait_for_loss())
-        running = asyncio.ensure_future(part)
-        try:
-            await asyncio.wait([running, watching], return_when=asyncio.FIRST_COMPLETED)
-            if not running.done():
-                raise LeaseLostError
-            return running.result()
-        finally:
-            await cancel_all([running, watching])
-
-    async def _wait_for_loss(self) -> None:
-        """Until the fence closes. It opens with the first heartbeat, which raises where there is no lease."""
-        await self._leased.wait()
-        while seconds := self.fence.seconds_left:
-            await wait_for(self.clock, self._lease_lost, seconds)
-
-    def check_lease(self) -> None:
-        """A fault that comes when the fence is closed is of this worker, and of no server. Raises LeaseLostError."""
-        if self.fence.closed:
-            raise LeaseLostError
 
     def more_to_do(self) -> None:
         """Report that there may be more to do: the one way in which a part of the slice makes the others continue.
@@ -212,7 +166,7 @@ class SliceContext:
 
         Raises LeaseLostError.
         """
-        self.check_lease()
+        self.lease.check()
         now, jitter = self.clock.now(), self.jitter()
         renewable = self.credentials.renewable(fault.side)
         decision = decide(
@@ -245,7 +199,7 @@ class SliceContext:
 
         Raises LeaseLostError.
         """
-        self.check_lease()
+        self.lease.check()
         attempts = self.endpoints.failures
         if fault.kind not in AWAY_KINDS and not self.connection_failed():
             return

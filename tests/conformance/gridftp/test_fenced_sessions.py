@@ -24,7 +24,7 @@ from endpoints.gridftp.ftp_tls.login import FtpTlsLogin
 from endpoints.gridftp.login import ANONYMOUS, Login
 from endpoints.gridftp.server import GridFtpServer
 from endpoints.gridftp.streams.file_streams import OctetBudget
-from endpoints.gridftp.third_party.slots import FileSettled
+from endpoints.gridftp.third_party.slots import FileEvent, FileSettled
 from endpoints.gridftp.wire.fence import Fence
 from endpoints.sessions.remote import open_writer
 from endpoints.ssh.accounts.account_login import AccountLogin
@@ -153,10 +153,12 @@ def _ssh(running: ExitStack, kind: str, folder: Path) -> Scene:
     key = key_pair(folder)
     place = folder / "sshd"
     place.mkdir(mode=0o711)
-    options: dict[str, Any] = {"sftp": {"sftp_only": True}, "account": {"profile": ""}, "jump": {"profile": ""}}.get(
-        kind, {}
-    )
-    server = running.enter_context(SshServer(place, **options))
+    kinds: dict[str, dict[str, Any]] = {
+        "sftp": {"sftp_only": True},
+        "account": {"profile": ""},
+        "jump": {"profile": ""},
+    }
+    server = running.enter_context(SshServer(place, **kinds.get(kind, {})))
     server.authorize(key)
     pem = parse_ssh_key(key.read_text()).pem
     account = SshAccount(server.username, pem, server.fingerprint())
@@ -265,7 +267,7 @@ async def test_a_lane_gives_its_files_back_and_no_command_leaves(scene: Scene) -
             if number:
                 said = await scene.sleep()
             lane.feed(FileRow(number, 1, f"{scene.root}/old", f"{scene.root}/copy{number}", 3))
-            events = []
+            events: list[FileEvent] = []
             while not events:
                 events = [event for event in await lane.events() if hasattr(event, "tag")]
             assert isinstance(events[-1], FileSettled) is (number == 0)

@@ -13,7 +13,8 @@ from tests.engine_fakes import MemoryLease, MemorySessions, VirtualLoop
 from tests.fences import LASTS
 from tests.unit.engine.world import World
 from transferapi.tasks.records import HeartbeatReply
-from workers.engine.slice import HEARTBEAT, SliceResult
+from workers.engine.lease import HEARTBEAT
+from workers.engine.slice import SliceResult
 
 pytestmark = pytest.mark.virtual_time
 
@@ -52,8 +53,10 @@ def beats(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 def many(count: int = 20_000, **options: Any) -> World:
     """A task that takes minutes."""
-    destination = None if options.get("delete") else "/dst/"
-    world = World([("/src/", destination, True)], latency=0.1, **options)
+    if options.get("delete"):
+        world = World([("/src/", None, None)], latency=0.1, options={"recursive": True}, **options)
+    else:
+        world = World([("/src/", "/dst/", True)], latency=0.1, **options)
     world.source.folder("/src")
     for number in range(count):
         world.source.write(f"/src/f{number:05}", b"x")

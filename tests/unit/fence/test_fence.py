@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -16,8 +17,7 @@ from hypothesis import strategies as st
 
 from endpoints.gridftp.connection import ControlConnection
 from endpoints.gridftp.faults import FaultError, Kind
-from endpoints.gridftp.wire import fence as fences
-from endpoints.gridftp.wire.fence import Fence, FenceClosedError
+from endpoints.gridftp.wire.fence import Fence, FenceClosedError, boot_time
 from endpoints.gridftp.wire.fenced_socket import FencedSocket, connect
 
 LASTS = 3.5
@@ -149,8 +149,8 @@ def test_a_lost_lease_closes_it_for_good() -> None:
 
 def test_the_clock_counts_while_the_machine_sleeps() -> None:
     """CLOCK_BOOTTIME is CLOCK_MONOTONIC and the seconds of sleep: it is never behind."""
-    monotonic = fences.time.monotonic()
-    assert fences.boot_time() >= monotonic
+    monotonic = time.monotonic()
+    assert boot_time() >= monotonic
 
 
 @given(st.lists(st.tuples(st.floats(0, 6), st.floats(0, 6), st.booleans()), max_size=20))
