@@ -23,7 +23,8 @@ _RESET = struct.pack("ii", 1, 0)
 class FencedSocket(socket.socket):
     """Lets octets out while all its fences are open. Raises FenceClosedError, an OSError, where one is closed.
 
-    It is opened behind the fence in force, until `set_fence` names its users.
+    It is opened behind the fence in force, until `set_fence` names its users. Once fenced off it stays so: buffers
+    above it may hold octets of a user that is gone.
     """
 
     def __init__(self, family: int = socket.AF_INET) -> None:
@@ -32,9 +33,11 @@ class FencedSocket(socket.socket):
         #: Replaced as a whole, because threads of ssh read it.
         self._fences: tuple[Fence, ...] = (opener,) if opener else ()
         self._by_user: dict[object, Fence] = {}
+        self._off = False
 
     def set_fence(self, user: object, fence: Fence | None) -> None:
         """The fence of one user of this socket; None: it has none now. Sessions may share a connection of ssh."""
+        self._off = self.fenced_off
         self._by_user.pop(user, None)
         if fence is not None:
             self._by_user[user] = fence
@@ -42,8 +45,8 @@ class FencedSocket(socket.socket):
 
     @property
     def fenced_off(self) -> bool:
-        """Whether a fence is closed."""
-        return any(fence.closed for fence in self._fences)
+        """Whether a fence is closed, or was when its user left."""
+        return self._off or any(fence.closed for fence in self._fences)
 
     def _check(self) -> None:
         if self.fenced_off:

@@ -77,7 +77,7 @@ class Scene:
         return made
 
     def sessions(self, fence: Fence | None = None) -> RealSessions:
-        """What one slice of a task within this endpoint uses."""
+        """The sessions of one slice of a task within this endpoint."""
 
         def session_key(side: Side, address: Address, place: Place) -> SessionKey:
             async def login() -> Login:

@@ -35,7 +35,7 @@ class Clock:
 
 @dataclass
 class Peer:
-    """The server's end: it reads only when it is told to."""
+    """The server's end: it reads only when a test calls `read`."""
 
     accepted: socket.socket
     said: bytes = b""
@@ -273,10 +273,23 @@ async def test_a_shared_socket_is_shut_by_the_fence_of_any_of_its_users(listener
     yours.close()
     assert wire.fenced_off
     wire.set_fence(second, None)
-    assert not wire.fenced_off, "its user is gone"
-    wire.set_fence(first, None)
-    mine.close()
-    assert not wire.fenced_off, "the fence of the slice that opened it counts only until its users are known"
+    assert wire.fenced_off, "its user is gone, and what it said may wait in buffers above"
+    wire.close()
+
+
+async def test_the_fence_of_the_slice_that_opened_a_socket_counts_until_its_users_are_known(listener: Listener) -> None:
+    opener, user = Fence(LASTS, Clock()), Fence(LASTS, Clock())
+    for fence in (opener, user):
+        fence.extend(fence.now())
+    with opener.in_force():
+        wire = await connect(*listener.address)
+    session = object()
+    wire.set_fence(session, user)
+    opener.close()
+    assert not wire.fenced_off
+    wire.set_fence(session, None)
+    user.close()
+    assert not wire.fenced_off
     wire.close()
 
 
@@ -372,7 +385,7 @@ def test_whatever_the_order_of_heartbeats_pauses_and_commands_nothing_leaves_aft
 
 
 async def _nothing_leaves(steps: list[tuple[str, float]]) -> None:
-    """What the server has got, or will get, when the fence closes, is all that it ever gets."""
+    """The kernel takes nothing more from the moment at which the fence closes."""
     clock = Clock()
     fence = Fence(LASTS, clock)
     fence.extend(clock.at)
