@@ -15,6 +15,7 @@ from endpoints.gridftp.faults import AWAY_KINDS, Fault, FaultError, FaultScope, 
 from endpoints.gridftp.third_party import data_security
 from endpoints.gridftp.third_party.data_path import DataAddress
 from endpoints.gridftp.third_party.lane import ThirdPartyLane
+from endpoints.gridftp.wire.fence import Fence
 from endpoints.sessions.remote import RemoteSession
 from transferapi.tasks.records import AUTHENTICATED, CLEAR, ENCRYPTED, DataProtection, TaskSpec
 
@@ -74,6 +75,7 @@ class RealSessions:
         spec: TaskSpec,
         places: ServersBySide,
         pool: SessionPool,
+        fence: Fence,
         *,
         session_key: Callable[[Side, Address, Place], SessionKey] = anonymous,
         resolve: Callable[[str, int], list[str]],
@@ -83,6 +85,8 @@ class RealSessions:
         streams: TaskStreams | None = None,
         new_token: Callable[[], str] = str,
     ) -> None:
+        #: `ports.SessionFactory.fence`.
+        self.fence = fence
         self._spec = spec
         self._new_token = new_token
         #: The pairs of sessions that move files now.
@@ -110,7 +114,8 @@ class RealSessions:
         while address := self._pool.choose(tiers, tried, session_keys):
             tried.add(address)
             try:
-                session = self._pooled(session_keys[address], side, await self._pool.take(session_keys[address]))
+                taken = await self._pool.take(session_keys[address], self.fence)
+                session = self._pooled(session_keys[address], side, taken)
                 session.inner.demands_encryption = self._encrypt
                 self._note_round_trip(session)
                 return session

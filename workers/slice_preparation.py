@@ -11,6 +11,7 @@ from django.utils import timezone
 
 from endpoints.connect import dial
 from endpoints.gridftp.faults import Side
+from endpoints.gridftp.wire.fence import Fence
 from endpoints.sharing.access import Access
 from transferapi.tasks.worker import leases
 from transferapi.tasks.worker.endpoint_access import present_access
@@ -26,6 +27,9 @@ from .sessions.share_access_guard import ShareAccessGuard
 from .store import PostgresTaskStore, bounds
 from .streaming.host import TaskStreams
 
+#: Seconds before the end of the lease after which nothing leaves towards servers: what left before is on its way, and
+#: is executed before another worker begins.
+MARGIN = 1.5
 #: Seconds that a worker holds a task before other tasks of the same user get their turn.
 SLICE_SECONDS = 300.0
 #: Seconds for which a lane may open relayed data connections: longer than any slice.
@@ -50,6 +54,7 @@ def prepare(
             data_hosts={side: end.host.data_hosts for side, end in ends.items()},
         ),
         pool,
+        Fence(leases.TTL.total_seconds() - MARGIN),
         session_key=credential_provider.session_key,
         resolve=address_gate.resolve,
         accept_address=address_gate.accepts,

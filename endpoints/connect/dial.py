@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from django.conf import settings
 
 from endpoints.gridftp.faults import FaultError, Kind, make_fault
+from endpoints.gridftp.wire.fenced_socket import FencedSocket
 
 from . import relay_address, relay_messages
 from .relay_address import RelayAddress
@@ -39,7 +40,7 @@ _KINDS = {
 class Dialed(NamedTuple):
     """A control channel, whose socket does not block. address: of the agent, as its service sees it; "": not known."""
 
-    sock: socket.socket
+    sock: FencedSocket
     address: str
 
 
@@ -49,7 +50,7 @@ async def open_control(endpoint_id: uuid.UUID | str) -> Dialed:
     return Dialed(sock, str(answer.get("address", "")))
 
 
-async def join_data(token: str) -> socket.socket:
+async def join_data(token: str) -> FencedSocket:
     """Join a relayed data channel as the service itself; the socket does not block. Raises FaultError."""
     sock, _ = await _ask({"do": "data", "token": token, "party": relay_messages.SERVICE}, PARTNER_SECONDS + 5)
     return sock
@@ -82,7 +83,7 @@ def new_data_token(
     return relay_messages.new_token((first, second), user_id, seconds, time.time())
 
 
-async def _ask(content: Mapping[str, Any], seconds: float) -> tuple[socket.socket, dict[str, Any]]:
+async def _ask(content: Mapping[str, Any], seconds: float) -> tuple[FencedSocket, dict[str, Any]]:
     """The connection after a successful answer. Raises FaultError."""
     address: RelayAddress = settings.RELAY
     for _ in range(2):
@@ -99,7 +100,7 @@ async def _ask(content: Mapping[str, Any], seconds: float) -> tuple[socket.socke
 
 async def ask_at(
     address: RelayAddress, content: Mapping[str, Any], seconds: float
-) -> tuple[socket.socket, dict[str, Any]]:
+) -> tuple[FencedSocket, dict[str, Any]]:
     """Send one request to this relay process. Raises FaultError where it does not answer."""
     try:
         sock = await address.connect(CONNECT_SECONDS)

@@ -56,11 +56,7 @@ class AgentLogin:
         trip = loop.time() - begun
         made = AgentConnection(dialed.address, trip)
         made.relayed_data = partial(AgentData, self.endpoint_id, self.user_id or self.endpoint_id)
-        try:
-            await loop.create_connection(lambda: made, sock=dialed.sock)
-        except BaseException:
-            dialed.sock.close()
-            raise
+        await made.use(dialed.sock)
         return made
 
 

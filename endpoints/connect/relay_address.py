@@ -7,6 +7,8 @@ import re
 import socket
 from typing import NamedTuple
 
+from endpoints.gridftp.wire.fenced_socket import FencedSocket
+
 _UNIX = "unix:"
 
 
@@ -22,7 +24,7 @@ class RelayAddress(NamedTuple):
             return _UNIX + self.path
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
-    async def connect(self, timeout: float) -> socket.socket:
+    async def connect(self, timeout: float) -> FencedSocket:
         """A connected socket that does not block. Raises OSError (TimeoutError)."""
         # Imported where it is used: programs that only parse an address need not load it.
         import asyncio
@@ -30,7 +32,7 @@ class RelayAddress(NamedTuple):
         loop = asyncio.get_running_loop()
         async with asyncio.timeout(timeout):
             for family, target in await self._targets():
-                sock = socket.socket(family, socket.SOCK_STREAM)
+                sock = FencedSocket(family)
                 try:
                     sock.setblocking(False)
                     await loop.sock_connect(sock, target)

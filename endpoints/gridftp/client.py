@@ -26,6 +26,7 @@ from .requests import plain_ftp
 from .requests.symlinks import make_symlink
 from .restriction import FRONT_END, NO_STARS, NOT_CONFINED, TOO_MANY_FOLDERS, AllowedPath, not_restricted, restriction
 from .session_settings import SessionSettings, apply
+from .wire.fence import Fence
 
 #: Facts to select for a scan (by Unique, one file with two names is not two files), and for a listing that a person
 #: reads.
@@ -122,6 +123,10 @@ class GridFTPSession:
     def abort(self) -> None:
         """Close the connection at once."""
         self.connection.abort()
+
+    def set_fence(self, fence: Fence | None) -> None:
+        """`ControlConnection.set_fence`."""
+        self.connection.set_fence(fence)
 
     async def moves_blocks(self) -> bool:
         """Whether the server knows MODE E (GFD.20), so that third-party transfers are usual; asked once."""

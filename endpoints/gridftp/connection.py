@@ -16,6 +16,8 @@ from .commands import CommandError, encode
 from .control import Answered, ControlChannel, ControlEvent, Greeting, Lost, Preliminary
 from .faults import Fault, FaultError, FaultScope, Kind, classify, make_fault
 from .replies import Reply
+from .wire.fence import Fence
+from .wire.fenced_socket import FencedSocket, connect
 
 if TYPE_CHECKING:
     from .streams.tls_streams import ClientDataConnection, RelayedData, TlsClient
@@ -59,6 +61,8 @@ class ControlConnection(asyncio.Protocol):
         #: TLS of the data connections that this service opens (RFC 4217); None: FTP's TLS is not in use.
         self.data_tls: Callable[[], TlsClient] | None = None
         self.lost: Fault | None = None
+        #: The socket by which its octets leave; None in tests without one.
+        self.wire: FencedSocket | None = None
         self._transport: asyncio.Transport | None = None
         self._loop = asyncio.get_running_loop()
         #: Seconds, of connecting and of the last commands that were sent while no other was unanswered.
@@ -74,13 +78,34 @@ class ControlConnection(asyncio.Protocol):
         begun = loop.time()
         try:
             async with asyncio.timeout(timeout):
-                _, connection = await loop.create_connection(cls, host, port)
+                connection = await cls.on(await connect(host, port))
                 connection._note_round_trip(loop.time() - begun)
         except TimeoutError:
             raise FaultError(session_fault(Kind.TIMEOUT, f"no connection within {timeout:g} s")) from None
         except (OSError, SSLError) as error:
             raise FaultError(session_fault(Kind.CONNECT_FAILED, error_text(error), FaultScope.ENDPOINT)) from None
         return connection
+
+    @classmethod
+    async def on(cls, wire: FencedSocket) -> Self:
+        """A connection on this socket, which is connected. Raises OSError."""
+        made = cls()
+        await made.use(wire)
+        return made
+
+    async def use(self, wire: FencedSocket) -> None:
+        """Begin on this socket, which is closed with the connection. Raises OSError."""
+        self.wire = wire
+        try:
+            await self._loop.create_connection(lambda: self, sock=wire)
+        except BaseException:
+            wire.close()
+            raise
+
+    def set_fence(self, fence: Fence | None) -> None:
+        """Nothing leaves after this fence is closed: the connection breaks. None: no slice uses it now."""
+        if self.wire is not None:
+            self.wire.set_fence(self, fence)
 
     # ---- asyncio.Protocol
 
@@ -104,7 +129,8 @@ class ControlConnection(asyncio.Protocol):
 
     @property
     def usable(self) -> bool:
-        return self.lost is None and self._transport is not None and not self._transport.is_closing()
+        fenced_off = self.wire is not None and self.wire.fenced_off
+        return not (self.lost or fenced_off or self._transport is None or self._transport.is_closing())
 
     @property
     def peer_host(self) -> str:

@@ -67,11 +67,6 @@ class Features:
         return self.toolkit
 
     @property
-    def replaces(self) -> bool:
-        """Whether one command replaces a file by another one, which gets its mode, owner, ACLs and links."""
-        return "REPLACE" in self.names
-
-    @property
     def restricts_by_patterns(self) -> bool:
         """Whether SITE RESTRICT takes patterns of fnmatch(3) (see `restriction`)."""
         return self.toolkit

@@ -11,11 +11,14 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import cast
 
 import asyncssh
 
 from endpoints.gridftp.connection import session_fault
 from endpoints.gridftp.faults import Fault, FaultError, FaultScope, Kind, make_fault
+from endpoints.gridftp.wire import fenced_socket as wires
+from endpoints.gridftp.wire.fenced_socket import FencedSocket
 from identity.gsi.printable import error_text
 
 from .channel import FAMILIES
@@ -229,7 +232,23 @@ async def _connect(
         keepalive_count_max=KEEPALIVES,
         tcp_keepalive=True,
     )
-    return await asyncssh.connect(host, port, tunnel=tunnel or (), options=options)
+    if tunnel is not None:
+        connection = await asyncssh.connect(host, port, tunnel=tunnel, options=options)
+        wire = wire_of(tunnel)
+    else:
+        wire = await wires.connect(host, port)
+        try:
+            connection = await asyncssh.connect(host, port, sock=wire, options=options)
+        except BaseException:
+            wire.close()
+            raise
+    connection.set_extra_info(wire=wire)
+    return connection
+
+
+def wire_of(connection: asyncssh.SSHClientConnection) -> FencedSocket:
+    """The socket by which the octets of this connection leave: its own, or that to the jump host."""
+    return cast(FencedSocket, connection.get_extra_info("wire"))
 
 
 def _algorithms(families: Sequence[str]) -> list[str]:

@@ -17,6 +17,7 @@ from functools import cached_property
 from endpoints.gridftp.connection import CONNECT_TIMEOUT, ControlConnection, session_fault
 from endpoints.gridftp.control import Lost
 from endpoints.gridftp.faults import Fault, FaultError, FaultScope, Kind, make_fault
+from endpoints.gridftp.wire.fenced_socket import FencedSocket, connect
 from identity.gsi.printable import error_text
 
 from .channel import FAMILIES, BridgeFailedError, BridgeOptions, CommandBridge, Failure
@@ -95,7 +96,9 @@ class SshLogin:
         bridge.start()
         ours = await _end_of(bridge, started)
         try:
-            _, connection = await loop.create_connection(lambda: SshConnection(host, bridge, trip), sock=ours)
+            _, connection = await loop.create_connection(
+                lambda: SshConnection(host, bridge, connected, trip), sock=ours
+            )
         except BaseException:
             ours.close()
             bridge.close()
@@ -150,8 +153,9 @@ _FAULTS = {
 class SshConnection(ControlConnection):
     """A control connection over a bridge."""
 
-    def __init__(self, host: str, bridge: CommandBridge, trip: float) -> None:
+    def __init__(self, host: str, bridge: CommandBridge, wire: FencedSocket, trip: float) -> None:
         super().__init__()
+        self.wire = wire
         self._host = host
         self._bridge = bridge
         self._note_round_trip(trip)
@@ -210,20 +214,14 @@ def forget_family(host_key: str) -> None:
     _families.pop(host_key, None)
 
 
-async def connect_socket(host: str, port: int) -> socket.socket:
+async def connect_socket(host: str, port: int) -> FencedSocket:
     """Connect to an address, not to a name. Raises FaultError."""
-    connected = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
     try:
-        connected.setblocking(False)
-        await asyncio.get_running_loop().sock_connect(connected, (host, port))
-        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        connected = await connect(host, port)
     except OSError as error:
-        connected.close()
         raise FaultError(session_fault(Kind.CONNECT_FAILED, error_text(error), FaultScope.ENDPOINT)) from None
-    except BaseException:
-        connected.close()
-        raise
+    connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     return connected
 
 

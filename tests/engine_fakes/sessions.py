@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from endpoints.gridftp.facts import Entry
 from endpoints.gridftp.faults import Fault, FaultError, FaultScope, Kind, Side, make_fault
+from tests.fences import open_fence
 from transferapi.tasks.records import CLEAR, DataProtection
 from workers.engine.ports import TCP, Session, Transport
 from workers.engine.queue.write_names import is_temporary
@@ -63,6 +64,8 @@ class MemorySessions:
         burst: int = 10,
         trusted: bool = True,
     ) -> None:
+        #: A slice has one of its own.
+        self.fence = open_fence()
         self.trees = {Side.SOURCE: source, Side.DESTINATION: destination}
         self.faults = faults
         self.fuse = fuse
@@ -129,7 +132,9 @@ class MemorySessions:
         self.check(step, side, path)
 
     def check(self, step: str, side: Side, path: str) -> None:
-        """Raise the fault that a test set for this step."""
+        """Raise the fault that a test set for this step. Nothing leaves the worker when its fence is closed."""
+        if self.fence.closed:
+            raise FaultError(replace(make_fault(Kind.CONNECTION_RESET, side=side), scope=FaultScope.SESSION))
         fault = self.faults(step, side, path) if self.faults else None
         if fault:
             raise FaultError(fault)

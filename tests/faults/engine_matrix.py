@@ -17,12 +17,14 @@ from endpoints.gridftp.client import GridFTPSession
 from endpoints.gridftp.connection import ControlConnection
 from endpoints.gridftp.faults import Kind, Side
 from endpoints.gridftp.third_party.lane import ThirdPartyLane
+from endpoints.gridftp.wire.fence import Fence
 from endpoints.sessions.remote import RemoteSession
 from tests.engine_fakes import MemoryCredentials, MemoryStore
 from tests.engine_fakes.clock import EPOCH
 from tests.faults.lane_matrix import Case, Trouble, Verdict
 from tests.faults.scenes import SCENES, Arena
 from tests.faults.stations import Station
+from tests.fences import open_fence
 from tests.gridftp.proxy import Deed, MisbehavingProxy, Plan
 from transferapi.tasks.records import TaskEndpoint, TaskSpec
 from workers.engine.slice import run_slice
@@ -57,8 +59,8 @@ class MortalPool(SessionPool):
         super().__init__()
         self.all: list[GridFTPSession] = []
 
-    async def take(self, door: SessionKey) -> RemoteSession:
-        session = await super().take(door)
+    async def take(self, door: SessionKey, fence: Fence) -> RemoteSession:
+        session = await super().take(door, fence)
         assert isinstance(session, GridFTPSession)
         self.all.append(session)
         return session
@@ -248,7 +250,9 @@ class _Task:
 
     def sessions(self, pool: SessionPool) -> RealSessions:
         places = ServersBySide({side: [Place("127.0.0.1", port)] for side, port in self.ports.items()})
-        return RealSessions(self.spec(), places, pool, resolve=lambda host, _: [host], accept_address=lambda _: True)
+        return RealSessions(
+            self.spec(), places, pool, open_fence(), resolve=lambda host, _: [host], accept_address=lambda _: True
+        )
 
     def check(self) -> None:
         """The books, once the task is over."""

@@ -13,6 +13,7 @@ import pytest
 from endpoints.gridftp.faults import FaultError, Side
 from tests.faults.engine_matrix import end_pool
 from tests.faults.scenes import Arena, arena
+from tests.fences import open_fence
 from tests.gridftp.ssh_grid import until
 from transferapi.tasks.records import FileRow, TaskEndpoint, TaskSpec
 from workers.engine.control_sessions import ControlSessions
@@ -47,7 +48,13 @@ def sessions(pool: SessionPool, source: int, destination: int) -> RealSessions:
     places = ServersBySide({side: [Place("127.0.0.1", port)] for side, port in ports.items()})
     streams = StreamingHost().task("t")
     return RealSessions(
-        SPEC, places, pool, resolve=lambda host, _: [host], accept_address=lambda _: True, streams=streams
+        SPEC,
+        places,
+        pool,
+        open_fence(),
+        resolve=lambda host, _: [host],
+        accept_address=lambda _: True,
+        streams=streams,
     )
 
 

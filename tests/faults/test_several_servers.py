@@ -15,6 +15,7 @@ import pytest
 from endpoints.gridftp.faults import FaultError, FaultScope, Side
 from endpoints.gridftp.server import GridFtpServer
 from tests.engine_fakes import MemoryCredentials, MemoryStore
+from tests.fences import open_fence
 from tests.gridftp.toolkit import ToolkitServer, hand_over
 from transferapi.tasks.records import TaskEndpoint, TaskSpec
 from workers.engine.slice import SliceResult, run_slice
@@ -61,6 +62,7 @@ class Cluster:
             spec,
             ServersBySide(dict(self.places)),
             self.pool,
+            open_fence(),
             resolve=lambda host, _: [host],
             accept_address=lambda _: True,
         )

@@ -12,6 +12,7 @@ from endpoints.gridftp.faults import Side
 from endpoints.gridftp.login import ANONYMOUS, Login
 from tests.engine_fakes import MemoryCredentials, MemoryStore
 from tests.faults.engine_matrix import FastClock, end_pool
+from tests.fences import open_fence
 from tests.gridftp.ssh_grid import until
 from transferapi.tasks.records import TaskEndpoint, TaskSpec
 from workers.engine.ports import Clock
@@ -67,6 +68,7 @@ class StreamedTask:
             self.spec(),
             places,
             self.pool,
+            open_fence(),
             session_key=session_key,
             resolve=lambda host, _: [host],
             accept_address=lambda _: True,

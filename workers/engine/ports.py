@@ -13,6 +13,7 @@ from typing import Protocol
 from endpoints.gridftp.facts import Entry
 from endpoints.gridftp.faults import Fault, Side
 from endpoints.gridftp.third_party.slots import FileEvent
+from endpoints.gridftp.wire.fence import Fence
 from transferapi.tasks.records import (
     DataProtection,
     DataWay,
@@ -251,6 +252,10 @@ class Session(Protocol):
 
 class SessionFactory(Protocol):
     """Opens sessions and lanes, or reuses idle ones. Raises FaultError where a server cannot be reached."""
+
+    @property
+    def fence(self) -> Fence:
+        """Until when octets may leave by its sessions and lanes. The slice extends it with each good heartbeat."""
 
     @property
     def round_trip(self) -> float | None:

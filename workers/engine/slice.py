@@ -20,6 +20,7 @@ from .delete.delete_task import DeleteScanner, Remover, delete_plan
 from .delete.extras import Extras
 from .file_processor import FileProcessor
 from .lanes.lane_manager import LaneManager
+from .lease import HEARTBEAT
 from .ports import Clock, SessionFactory, TaskStore
 from .queue.file_queue import FileQueue
 from .queue.queue_feeder import MAX_ORPHANS, QueueFeeder
@@ -36,8 +37,6 @@ from .work import LONGEST_WAIT, Away, Ending, Failed, Finished, Released, SliceC
 
 log = logging.getLogger(__name__)
 
-#: Seconds between two heartbeats.
-HEARTBEAT = 1.0
 #: Seconds that files under way have to arrive when the slice ends.
 DRAIN = 1.0
 #: Seconds between two polls of the store for due files; longer after polls that return nothing.
@@ -81,15 +80,18 @@ async def run_slice(
     credentials = Credentials(credential_provider, clock)
     work = SliceContext(spec, store, sessions, credentials, clock, jitter or SystemRandom().random, bounds, trace)
     slice_ = _Slice(work, slice_seconds, stop)
-    try:
-        return await slice_.run()
-    except LeaseLostError:
-        return SliceResult.LEASE_LOST
-    except Exception:
-        log.exception("task %s: an unexpected error", spec.task_id)
-        return await slice_.release_after_error()
-    finally:
-        await slice_.close()
+    with sessions.fence.in_force():
+        try:
+            ending = await work.lease.while_held(slice_.run())
+            return await slice_.end(ending)
+        except LeaseLostError:
+            work.lease.lose()
+            return SliceResult.LEASE_LOST
+        except Exception:
+            log.exception("task %s: an unexpected error", spec.task_id)
+            return await slice_.release_after_error()
+        finally:
+            await slice_.close()
 
 
 class _Slice:
@@ -113,6 +115,7 @@ class _Slice:
         self._extras = Extras(work)
         self._scan: asyncio.Task[None] | None = None
         self._writer_task: asyncio.Task[None] | None = None
+        self._heart: asyncio.Task[None] | None = None
         #: The time at which the store has due work again, as far as it is known.
         self._due: datetime | None = None
         #: Number of polls in a row that returned nothing, and the minimum of seconds to the next one.
@@ -122,20 +125,20 @@ class _Slice:
         self._recheck = asyncio.Event()
         self._canceled = False
 
-    async def run(self) -> SliceResult:
+    async def run(self) -> Ending:
+        """Work until the slice is to end, and leave the servers. Returns the ending, which is still to be written."""
         work = self.work
-        self._apply_heartbeat(await work.store.heartbeat())
+        self._apply_heartbeat(await work.lease.renew())
         if not work.ended.done() and (fault := await work.credentials.check()):
             work.end(Suspended(fault))
         if not work.ended.done():
-            work.spawn(self._heartbeat_loop())
+            self._heart = work.spawn(self._heartbeat_loop())
             work.spawn(self._watch_credentials())
             work.spawn(self._watch_time())
             self._writer_task = work.spawn(self._settlement_writer.run())
             work.spawn(self._start_loop())
             work.spawn(self._main_loop())
-        ending = await work.ended
-        return await self._finish(ending)
+        return await self._finish(await work.ended)
 
     async def release_after_error(self) -> SliceResult:
         """After an unexpected error: report it, write all certain settlements, and release the task for later."""
@@ -143,19 +146,22 @@ class _Slice:
         at = work.clock.now() + timedelta(seconds=delay(work.endpoints.failures + 3, work.jitter()))
         try:
             await self._processor.abort(rename_suspects=True)
-            await work.stop_parts(but=self._writer_task)
+            await work.stop_parts(but=[self._writer_task])
             await self._settlement_writer.flush()
             await work.store.endpoint_failed(_UNEXPECTED_ERROR, at, lanes=True)
             await work.store.release(at, work.endpoints.failures + 1)
         except LeaseLostError:
+            work.lease.lose()
             return SliceResult.LEASE_LOST
         return SliceResult.RELEASED
 
     async def close(self) -> None:
         """Stop all parts and close all sessions, however the slice ended."""
-        await self._processor.abort(rename_suspects=False)
-        await self.work.stop_parts()
-        await self.work.control_sessions.close()
+        try:
+            await self._processor.abort(rename_suspects=False)
+        finally:
+            await self.work.stop_parts()
+            await self.work.control_sessions.close()
         if self.work.ended.done() and not self.work.ended.cancelled():
             self.work.ended.exception()  # the error of a second part, which nothing awaits any more
 
@@ -164,7 +170,7 @@ class _Slice:
     async def _heartbeat_loop(self) -> None:
         while True:
             await self.work.clock.sleep(HEARTBEAT)
-            self._apply_heartbeat(await self.work.store.heartbeat())
+            self._apply_heartbeat(await self.work.lease.renew())
 
     def _apply_heartbeat(self, pulse: HeartbeatReply) -> None:
         self.work.deadline = pulse.deadline
@@ -278,22 +284,33 @@ class _Slice:
 
     # ---- the end
 
-    async def _finish(self, ending: Ending) -> SliceResult:
-        """End in this order: start nothing, wait for arrivals, close lanes, write all settlements, write the ending."""
+    async def _finish(self, ending: Ending) -> Ending:
+        """End in this order: start nothing, wait for arrivals, close lanes, write all settlements, remove leftovers.
+
+        The heart beats until then: the removal is allowed by the lease. Returns the ending that is to be written.
+        """
         work = self.work
         self._processor.stop_feeding()
         if not isinstance(ending, Failed | Released) or ending.drain:
             await self._wait_for_arrivals()
         await self._processor.abort(rename_suspects=isinstance(ending, Released | Suspended | Away))
-        await work.stop_parts(but=self._writer_task)
+        await work.stop_parts(but=[self._writer_task, self._heart])
         await self._settlement_writer.flush()
+        ending = _CANCELED if self._canceled else ending
         if isinstance(ending, Failed):
             await self._remove_partial_files()
         elif isinstance(ending, Finished):
             await self._remove_orphans(REMOVAL_TIMEOUT, tries=REMOVAL_TRIES)
         elif isinstance(ending, Suspended):
             ending = await self._unless_renewed(ending)
-        outcome = await self._write_ending(_CANCELED if self._canceled else ending)
+        return ending
+
+    async def end(self, ending: Ending) -> SliceResult:
+        """Write the ending, and with it give the lease back. Only names that no other slice knows are removed then."""
+        work = self.work
+        await work.stop_parts(but=[self._writer_task])
+        outcome = await self._write_ending(ending)
+        work.spawn(work.lease.keep_fence_open())
         if self._lane_manager is not None:
             await self._learn(self._lane_manager, whole=outcome is SliceResult.FINISHED and not work.spec.started)
         await self._remove_orphans(REMOVAL_TIMEOUT, tries=REMOVAL_TRIES if outcome is SliceResult.RELEASED else 1)
@@ -344,7 +361,7 @@ class _Slice:
         """Remove orphaned temporary files; failed removals are left for the next attempt."""
         for number in range(tries):
             names, self._feeder.orphans = self._feeder.orphans, []
-            if not names:
+            if not names or not self.work.lease.may_ask:
                 return
             if number:
                 await wait_for(self.work.clock, self._stop, delay(number - 1, self.work.jitter()))

@@ -9,12 +9,13 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from endpoints.gridftp.faults import AWAY_KINDS, Fault, Kind, Side
-from transferapi.tasks.errors import TooMuchError
+from transferapi.tasks.errors import LeaseLostError, TooMuchError
 from transferapi.tasks.records import TaskSpec
 
 from .bounds import DEFAULT, EngineBounds, MemoryFullError
 from .control_sessions import ControlSessions
 from .credentials import Credentials
+from .lease import HeldLease
 from .paths import is_within
 from .ports import Clock, SessionFactory, TaskStore
 from .retry import Decision, EndpointBackoff, Fail, Policy, Retry, Suspend, Wait, decide
@@ -88,6 +89,7 @@ class SliceContext:
         self.sessions = sessions
         self.credentials = credentials
         self.clock = clock
+        self.lease = HeldLease(store, sessions.fence, clock)
         self.trace = trace
         self.jitter = jitter
         self.control_sessions = ControlSessions(sessions, bounds, self.reached, trace)
@@ -132,6 +134,8 @@ class SliceContext:
         if task.cancelled():
             return
         error = task.exception()
+        if isinstance(error, LeaseLostError):
+            self.lease.lose()
         if isinstance(error, TooMuchError):
             self.end(Failed(Kind.LIMIT_EXCEEDED, error.reason, drain=True))
         elif isinstance(error, MemoryFullError):
@@ -153,12 +157,16 @@ class SliceContext:
         await self._more_to_do.wait()
         self._more_to_do.clear()
 
-    async def stop_parts(self, but: asyncio.Task[None] | None = None) -> None:
+    async def stop_parts(self, but: Collection[asyncio.Task[None] | None] = ()) -> None:
         """Stop all running parts at once, except `but`."""
-        await cancel_all(part for part in self._parts if part is not but)
+        await cancel_all(part for part in self._parts if part not in but)
 
     def decide(self, fault: Fault, attempts: int, skip: Collection[Kind] = ()) -> Decision:
-        """Decide what follows from this fault. A fault for which the task waits, or that ends it, ends the slice."""
+        """Decide what follows from this fault. A fault for which the task waits, or that ends it, ends the slice.
+
+        Raises LeaseLostError.
+        """
+        self.lease.check()
         now, jitter = self.clock.now(), self.jitter()
         renewable = self.credentials.renewable(fault.side)
         decision = decide(
@@ -187,7 +195,11 @@ class SliceContext:
             await self.store.reached(sides, lanes=lanes)
 
     async def unreachable(self, fault: Fault, *, lanes: bool = False) -> None:
-        """A session, or one for a lane, could not be opened: start a backoff and report it to the user."""
+        """A session, or one for a lane, could not be opened: start a backoff and report it to the user.
+
+        Raises LeaseLostError.
+        """
+        self.lease.check()
         attempts = self.endpoints.failures
         if fault.kind not in AWAY_KINDS and not self.connection_failed():
             return

@@ -12,6 +12,7 @@ from weakref import WeakSet
 
 from endpoints.gridftp.faults import AWAY_KINDS, FaultError, Kind
 from endpoints.gridftp.login import ANONYMOUS, Login
+from endpoints.gridftp.wire.fence import Fence
 from endpoints.sessions.remote import RemoteSession, open_session
 from workers.engine.ports import Transport
 
@@ -156,18 +157,26 @@ class SessionPool:
         addresses = self._opening.keys() | self._out.keys()
         return sum(map(len, self._idle.values())), sum(map(self.in_use, addresses))
 
-    async def take(self, session_key: SessionKey) -> RemoteSession:
-        """A logged-in session, warm when there is one. Raises FaultError, after which the server is avoided."""
-        session = self._warm(session_key) or await self._open(session_key)
+    async def take(self, session_key: SessionKey, fence: Fence) -> RemoteSession:
+        """A logged-in session behind this fence until `put`, warm when there is one.
+
+        Raises FaultError, after which the server is avoided.
+        """
+        session = self._warm(session_key)
+        if session is None:
+            with fence.in_force():
+                session = await self._open(session_key)
+        session.set_fence(fence)
         self._out.setdefault(session_key.address, WeakSet()).add(session)
         return session
 
     def put(self, session_key: SessionKey, session: RemoteSession) -> None:
-        """Keep an idle session for the next caller with the same key."""
+        """Keep an idle session for the next caller with the same key. It has no fence until then."""
         self._out.get(session_key.address, WeakSet[RemoteSession]()).discard(session)
         if not (session.usable and session.idle):
             session.abort()
             return
+        session.set_fence(None)
         idle = self._idle.setdefault(session_key.address, deque())
         idle.append(_Idle(self._clock(), session_key.key, session))
         alike = [one for one in idle if one.key == session_key.key]

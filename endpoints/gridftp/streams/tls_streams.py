@@ -8,6 +8,7 @@ import ssl
 from typing import NamedTuple, Protocol
 
 from endpoints.gridftp.replies import Reply
+from endpoints.gridftp.wire.fenced_socket import connect
 
 #: Octets that are read at a time, and buffered for a slow reader.
 PIECE = 256 * 1024
@@ -34,7 +35,12 @@ class ClientDataConnection:
     @classmethod
     async def open(cls, host: str, port: int, tls: TlsClient | ssl.SSLContext | None) -> ClientDataConnection:
         """tls: None: in clear."""
-        reader, writer = await asyncio.open_connection(host, port, limit=PIECE)
+        connected = await connect(host, port)
+        try:
+            reader, writer = await asyncio.open_connection(sock=connected, limit=PIECE)
+        except BaseException:
+            connected.close()
+            raise
         if tls is None:
             return cls(reader, writer)
         connection = _TlsConnection(reader, writer, tls if isinstance(tls, TlsClient) else TlsClient(tls))

@@ -10,6 +10,7 @@ from endpoints.gridftp.client import GridFTPSession
 from endpoints.gridftp.connection import STALL_TIMEOUT
 from endpoints.gridftp.control import ControlEvent, Lost
 from endpoints.gridftp.faults import Fault, FaultScope, Kind, Side, make_fault
+from endpoints.gridftp.wire.fenced_socket import connect
 
 from .data_path import DataAddress, DataPath, RelayPorts
 from .listening_source import ListeningSourcePair
@@ -198,8 +199,7 @@ class ThirdPartyLane:
         answered, until = channel.answered, self._loop.time() + FLUSH_TIMEOUT
         try:
             async with asyncio.timeout_at(until):
-                _, writer = await asyncio.open_connection(flush.host, flush.port)
-            writer.close()
+                (await connect(flush.host, flush.port)).close()
             return
         except OSError:  # also TimeoutError
             # A port where nobody listens any more refuses, too. Then the listener answers; behind a firewall it cannot.

@@ -20,7 +20,7 @@ from endpoints.gridftp.connection import CONNECT_TIMEOUT, ControlConnection, ses
 from endpoints.gridftp.control import Lost
 from endpoints.gridftp.faults import Fault, FaultError, FaultScope, Kind
 from endpoints.gridftp.streams.tls_streams import ClientDataConnection
-from endpoints.ssh.connection import JumpHost, NoteHostKey, SshAccount, connect
+from endpoints.ssh.connection import JumpHost, NoteHostKey, SshAccount, connect, wire_of
 from endpoints.ssh.sftp.login import begin_session
 from endpoints.ssh.sftp.session import SftpSession
 from identity.gsi.printable import readable
@@ -284,6 +284,7 @@ class AccountConnection(ControlConnection):
         self._host = host
         self._ssh = ssh
         self._own_ssh = own_ssh
+        self.wire = wire_of(ssh)
         self._running = running
         # There is no connection of its own to measure it by, and the first plan needs it.
         self._note_round_trip(running.round_trip)
@@ -314,6 +315,8 @@ class AccountConnection(ControlConnection):
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
         self._end_ssh()
+        # Its ssh connection may be in use by sessions of other slices.
+        self.set_fence(None)
 
     def _end_ssh(self) -> None:
         if self._own_ssh:

@@ -21,6 +21,8 @@ from endpoints.gridftp.listing import Allowance
 from endpoints.gridftp.restriction import AllowedPath, not_restricted
 from endpoints.gridftp.streams.digest import ALGORITHMS, Digest
 from endpoints.gridftp.streams.file_streams import OctetBudget, OctetShare
+from endpoints.gridftp.wire.fence import Fence
+from endpoints.ssh.connection import wire_of
 from identity.gsi.printable import quoted
 
 from .entries import entry_of, has_link
@@ -80,7 +82,7 @@ class SftpSession:
 
     @property
     def usable(self) -> bool:
-        return not self._lost and not self._connection.is_closed()
+        return not (self._lost or self._connection.is_closed() or wire_of(self._connection).fenced_off)
 
     @property
     def idle(self) -> bool:
@@ -91,6 +93,10 @@ class SftpSession:
         """Close the connection at once."""
         self._lost = True
         self._connection.abort()
+
+    def set_fence(self, fence: Fence | None) -> None:
+        """Nothing leaves after this fence is closed: the connection breaks. None: no slice uses it now."""
+        wire_of(self._connection).set_fence(self, fence)
 
     async def close(self) -> None:
         """Close the connection."""

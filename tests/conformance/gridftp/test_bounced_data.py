@@ -18,6 +18,7 @@ from endpoints.gridftp.faults import FaultError, FaultScope, Kind, Side
 from endpoints.gridftp.server import GridFtpServer
 from endpoints.gridftp.third_party.data_path import DataAddress
 from endpoints.gridftp.third_party.slots import FileEvent, FileRefused
+from tests.fences import open_fence
 from transferapi.tasks.records import FileRow, TaskEndpoint, TaskSpec
 from workers.session_factory import RealSessions
 from workers.sessions.pool import Address, SessionPool
@@ -84,6 +85,7 @@ def sessions(source: int, destination: int, hosts: list[str], gate: set[DataAddr
         SPEC,
         places,
         SessionPool(),
+        open_fence(),
         resolve=lambda host, _: [host],
         accept_address=lambda address: address in gate,
         look_up=lambda _: {VICTIM},

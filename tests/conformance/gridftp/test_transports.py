@@ -20,6 +20,7 @@ from endpoints.gridftp.login import Login
 from endpoints.gridftp.server import GridFtpServer
 from endpoints.gridftp.third_party.slots import FileEvent, FileProgress, FileSettled
 from tests.engine_fakes import MemoryCredentials, MemoryStore
+from tests.fences import open_fence
 from tests.gridftp.authority import Authority
 from tests.gridftp.grid import login_of
 from tests.gridftp.toolkit import ToolkitServer
@@ -54,7 +55,12 @@ class World:
             Side.DESTINATION: [Place("127.0.0.1", destination)],
         }
         return RealSessions(
-            SPEC, ServersBySide(dict(servers)), self.pool, resolve=lambda host, _: [host], accept_address=lambda _: True
+            SPEC,
+            ServersBySide(dict(servers)),
+            self.pool,
+            open_fence(),
+            resolve=lambda host, _: [host],
+            accept_address=lambda _: True,
         )
 
     async def move(self, lane: Lane, path: Callable[[str], str]) -> list[FileEvent]:
@@ -259,6 +265,7 @@ async def test_udt_between_servers_with_gsi_keeps_the_protection(
             {side: [Place("127.0.0.1", end.port)] for side, end in ((Side.SOURCE, one), (Side.DESTINATION, two))}
         ),
         world.pool,
+        open_fence(),
         session_key=lambda side, address, _: SessionKey(address, f"alice {side}", login),
         resolve=lambda host, _: [host],
         accept_address=lambda _: True,

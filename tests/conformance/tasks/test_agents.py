@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import os
 import socket
@@ -18,11 +19,17 @@ import pytest
 from endpoints import registry
 from endpoints.addresses.openings import parse_openings
 from endpoints.connect import dial
+from endpoints.connect.login import AGENT_PORT, AgentLogin
+from endpoints.gridftp.client import GridFTPSession
+from endpoints.gridftp.faults import FaultError
 from endpoints.gridftp.server import GridFtpServer
 from endpoints.gridftp.server import server as server_module
 from endpoints.gridftp.server.roots.by_path import PathRoot
+from endpoints.gridftp.streams.file_streams import OctetBudget
+from endpoints.gridftp.wire.fence import Fence
 from endpoints.models import Endpoint, RelayedOctets
 from endpoints.registry import ServerSpec
+from endpoints.sessions.remote import open_writer
 from identity.models import User
 from tests.conformance.tasks.slices import run, told
 from tests.gridftp.ftp_servers import NEEDS_FTP_SERVERS, FtpServer
@@ -131,6 +138,39 @@ def move(alice: User, source: Place, destination: Place, **options: Any) -> Task
 
 def ways(task: Task) -> list[str]:
     return list(Event.objects.filter(task=task, code="DATA_WAY").values_list("details", flat=True))
+
+
+async def _asked_behind_a_closed_fence(login: AgentLogin) -> None:
+    """A removal, and a file that is being written: each by a session of its own."""
+    for name in ("1", "2"):
+        fence = Fence(3.5)
+        fence.extend(fence.now())
+        with fence.in_force():
+            session = await GridFTPSession.open("", AGENT_PORT, login=login)
+            session.set_fence(fence)
+            assert (await session.stat(f"/data/{name}")).size == SIZES[int(name)]
+            if name == "1":
+                fence.close()
+                with pytest.raises(FaultError):
+                    await session.remove([(f"/data/{name}", False)])
+            else:
+                writer = await open_writer(session, "/data/new", 0, OctetBudget(1 << 22).share())
+                await writer.write(b"before")
+                fence.close()
+                with pytest.raises(FaultError):
+                    await writer.write(b"after")
+                await writer.close()
+        assert not session.usable
+        session.abort()
+
+
+def test_nothing_leaves_for_an_agent_when_the_fence_of_a_slice_is_closed(laptops: Agents) -> None:
+    laptop = laptops("laptop")
+    laptop.fill()
+    asyncio.run(_asked_behind_a_closed_fence(AgentLogin(str(laptop.endpoint.pk))))
+    assert {number: (laptop.folder / "data" / str(number)).stat().st_size for number in (1, 2)} == {1: 1, 2: 1000}
+    new = laptop.folder / "data" / "new"
+    assert (new.read_bytes() if new.exists() else b"") in (b"", b"before")
 
 
 def test_an_agent_sends_to_a_server_which_listens(laptops: Agents, server: Place, alice: User) -> None:

@@ -16,6 +16,7 @@ from endpoints.gridftp.faults import Side
 from endpoints.gridftp.server import GridFtpServer
 from tests.engine_fakes import MemoryCredentials, MemoryStore
 from tests.faults.engine_matrix import end_pool
+from tests.fences import open_fence
 from transferapi.tasks.records import TaskEndpoint, TaskSpec
 from workers.engine.credentials import Credentials
 from workers.engine.delete.extras import SKIPPED
@@ -39,7 +40,7 @@ class RealClock:
 
 def sessions_to(port: int, spec: TaskSpec, pool: SessionPool) -> RealSessions:
     places = ServersBySide({side: [Place("127.0.0.1", port)] for side in (Side.SOURCE, Side.DESTINATION)})
-    return RealSessions(spec, places, pool, resolve=lambda host, _: [host], accept_address=lambda _: True)
+    return RealSessions(spec, places, pool, open_fence(), resolve=lambda host, _: [host], accept_address=lambda _: True)
 
 
 async def run_task(port: int, item: tuple[str, str | None, bool | None], **options: object) -> MemoryStore:

@@ -24,6 +24,7 @@ from tests.engine_fakes import (
     State,
     run,
 )
+from tests.fences import virtual_fence
 from transferapi.tasks.records import ItemRow, TaskEndpoint, TaskSpec
 from workers.engine.slice import SliceResult, run_slice
 
@@ -125,6 +126,7 @@ class World:
         self.lease = self.store.lease(fuse)
         self.lease.suspect_up_to = self.suspect_up_to
         self.mark = f"{self.store.epoch:032x}"[::-1]
+        self.sessions.fence = virtual_fence()
         outcome = await run_slice(
             self.spec(),
             self.lease,

@@ -25,6 +25,8 @@ _BETWEEN = "_"
 _MOST_MARKS = 6
 #: Hexadecimal digits of a lease's mark in a name, and of the file.
 _LEASE, _FILE = 8, 16
+#: Refused renames after which, without any success, a server is taken for one that renames nothing.
+_REFUSALS = 3
 _OWN_NAME = re.compile(rf"{re.escape(_PREFIX)}[0-9a-f]{{{_LEASE + _FILE}}}(_[0-9a-f]{{{_LEASE + _FILE}}})*({BEGUN})?")
 
 
@@ -113,17 +115,15 @@ class RealNames:
     def __init__(self) -> None:
         #: The server has renamed a file of this slice: a refusal says something about one file.
         self.server_renames = False
-        self._all = False
         self._ids: set[int] = set()
 
     def add(self, row: FileRow) -> None:
-        """Note a refusal; the first one, before any success, counts for all files."""
-        self._all = self._all or not self.server_renames
+        """Note a refusal."""
         self._ids.add(row.id)
 
     def has(self, row: FileRow) -> bool:
-        """Whether the file is written under its real name."""
-        return self._all or row.id in self._ids
+        """Whether the file is written under its real name. Some refusals without any success count for all files."""
+        return row.id in self._ids or (len(self._ids) >= _REFUSALS and not self.server_renames)
 
     def apply(self, row: FileRow) -> FileRow:
         """The file without its temporary name, where it is written under its real one."""
