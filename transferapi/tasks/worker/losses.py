@@ -10,11 +10,10 @@ import logging
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from django.db.models import Max
-
+from identity.database_rows import query_rows
 from transferapi.tasks import moves
 from transferapi.tasks.events import NewEvent
-from transferapi.tasks.models import File, Lease, Task
+from transferapi.tasks.models import Lease, Task
 
 log = logging.getLogger(__name__)
 
@@ -25,6 +24,11 @@ FIRST_DELAY, LONGEST_DELAY = timedelta(seconds=10), timedelta(minutes=10)
 #: `nice_status` of a task that waits for this, and the code of the event.
 CODE = "WORKER_LOST"
 _BIGGEST = 2**63 - 1
+
+#: Only one index has this order. By the ids alone, PostgreSQL may read the files of all newer tasks first.
+_LAST_FILE = """
+    SELECT id FROM tasks_file WHERE task_id >= %(task)s AND task_id <= %(task)s
+    ORDER BY task_id DESC, id DESC LIMIT 1"""
 
 
 def progress(task: Task) -> int:
@@ -50,8 +54,10 @@ def read(task: Task) -> Loss:
     locked before the last file is looked for.
     """
     lease = Lease.objects.select_for_update(no_key=True).filter(pk=task.pk).first()
-    last = File.objects.filter(task=task).aggregate(last=Max("id"))["last"] or 0
-    return Loss(last, lease.losses + 1 if lease is not None and lease.progress == progress(task) else 0)
+    rows = query_rows(_LAST_FILE, {"task": task.pk})
+    return Loss(
+        rows[0][0] if rows else 0, lease.losses + 1 if lease is not None and lease.progress == progress(task) else 0
+    )
 
 
 def delay(losses: int) -> timedelta:

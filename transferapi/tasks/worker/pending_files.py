@@ -15,7 +15,7 @@ from identity.database_rows import execute, query_rows
 from transferapi.tasks.records import Checksum, FileRow, TaskCounts
 
 from . import arrays
-from .arrays import decoded, encoded
+from .arrays import PENDING_ROWS, decoded, encoded
 from .leases import hold
 
 #: `counts` counts pending files up to here: the engine needs to know whether there are any, and roughly how many.
@@ -98,24 +98,30 @@ _BEGUN = f"""
     SELECT {_COLUMNS} FROM tasks_file
     WHERE task_id = %(task)s AND state = 0 AND (temporary_path IS NOT NULL OR ranges <> '') LIMIT %(limit)s"""  # noqa: S608
 
-_TEMPORARY = """
-    WITH renamed AS (
-        UPDATE tasks_file new SET temporary_path = given.path, ranges = '', bytes_done = 0
-        FROM unnest(%(ids)s::bigint[], %(names)s::bytea[]) AS given(id, path) JOIN tasks_file old USING (id)
-        WHERE new.id = old.id AND new.task_id IS NOT DISTINCT FROM %(task)s AND new.state = 0
-            AND old.temporary_path IS DISTINCT FROM given.path
+_TEMPORARY = f"""
+    WITH given AS MATERIALIZED (
+        SELECT * FROM unnest(%(ids)s::bigint[], %(names)s::bytea[]) AS given(id, path)
+    ), old AS MATERIALIZED (
+        SELECT * FROM given {PENDING_ROWS} WHERE known.temporary_path IS DISTINCT FROM given.path
+    ), renamed AS (
+        UPDATE tasks_file new SET temporary_path = old.path, ranges = '', bytes_done = 0
+        FROM old WHERE new.ctid = old.place
         RETURNING old.bytes_done
     )
     UPDATE tasks_task SET bytes_transferred = greatest(0, bytes_transferred - lost.bytes)
-    FROM (SELECT sum(bytes_done) AS bytes FROM renamed) AS lost WHERE id = %(task)s AND lost.bytes > 0"""
+    FROM (SELECT sum(bytes_done) AS bytes FROM renamed) AS lost WHERE id = %(task)s AND lost.bytes > 0"""  # noqa: S608
 
-#: The columns are the fields of `TaskCounts`, in its order.
+#: The columns are the fields of `TaskCounts`, in its order. Two partial indexes have the pending files.
 _COUNTS = """
     SELECT items_total - items_scanned,
-        (SELECT count(*) FROM (SELECT FROM tasks_file WHERE task_id = %(task)s AND state = 0 LIMIT %(most)s) AS few),
+        (SELECT count(*) FROM (
+            (SELECT FROM tasks_file WHERE task_id = %(task)s AND state = 0 AND next_try_at IS NULL LIMIT %(most)s)
+            UNION ALL
+            (SELECT FROM tasks_file WHERE task_id = %(task)s AND state = 0 AND next_try_at IS NOT NULL LIMIT %(most)s)
+            LIMIT %(most)s) AS few),
         files_failed,
         least((SELECT min(next_try_at) FROM tasks_item WHERE task_id = %(task)s AND scanned_at IS NULL),
-            (SELECT min(next_try_at) FROM tasks_file
-                WHERE task_id = %(task)s AND state = 0 AND next_try_at IS NOT NULL)),
+            (SELECT next_try_at FROM tasks_file
+                WHERE task_id = %(task)s AND state = 0 AND next_try_at IS NOT NULL ORDER BY next_try_at LIMIT 1)),
         skipped_errors
     FROM tasks_task WHERE id = %(task)s"""
