@@ -11,8 +11,10 @@ class Lease(models.Model):
     """The lease of a worker on a task. Each write names the epoch, so a worker that lost its lease writes nothing."""
 
     task = models.OneToOneField(Task, on_delete=models.CASCADE, primary_key=True, related_name="lease")
-    #: Increases by one with every acquisition; never reused.
+    #: Increases by one with every acquisition.
     epoch = models.BigIntegerField(default=0)
+    #: Drawn by the holder: a database that has lost its last commits gives an epoch out again. None: an older version.
+    nonce = models.BigIntegerField(null=True)
     #: Empty where no worker holds it.
     worker = models.CharField(max_length=128, blank=True)
     expires_at = models.DateTimeField(null=True)

@@ -2,8 +2,8 @@
 
 And the joins by which a statement finds rows, with one plan only. PostgreSQL plans by statistics. It has none, or wrong
 ones, of a table that has just begun to grow or was emptied, and then compares each row of the table with each id of the
-batch. MATERIALIZED, LATERAL and OFFSET 0 fix the order: the ids are read once, and for each of them the row is looked up
-by the primary key, because `IS NOT DISTINCT FROM` matches no other index. An UPDATE finds the rows again by their places
+batch. MATERIALIZED, LATERAL and OFFSET 0 fix the order: the ids are read once, and for each one the row is looked up by
+the primary key, because `IS NOT DISTINCT FROM` matches no other index. An UPDATE finds the rows again by their places
 (ctid): the only plan for that is one look at each place, as `leases.hold` excludes that whole tables are read. A place
 does not change within the statement: only the holder of the lease writes these rows, in one transaction at a time.
 """

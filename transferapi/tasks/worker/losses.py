@@ -47,13 +47,16 @@ class Loss(NamedTuple):
     in_a_row: int
 
 
-def read(task: Task) -> Loss:
-    """The present loss of a task whose worker was lost. Call it in the transaction that takes or moves the task.
+def read(task: Task) -> Loss | None:
+    """The present loss of a task whose lease has run out. Call it in the transaction that takes or moves the task.
 
-    A worker whose lease has run out may be about to commit files: its transaction holds the lease row, so the row is
-    locked before the last file is looked for.
+    None: a transaction that lives has locked the lease row. A worker whose lease has run out may be about to commit
+    files, so the row is locked before the last file is looked for. One that stands still is ended by the server after
+    4 s, and then the next try gets the row.
     """
-    lease = Lease.objects.select_for_update(no_key=True).filter(pk=task.pk).first()
+    lease = Lease.objects.select_for_update(skip_locked=True).filter(pk=task.pk).first()
+    if lease is None and Lease.objects.filter(pk=task.pk).exists():
+        return None
     rows = query_rows(_LAST_FILE, {"task": task.pk})
     return Loss(
         rows[0][0] if rows else 0, lease.losses + 1 if lease is not None and lease.progress == progress(task) else 0
