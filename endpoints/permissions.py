@@ -14,7 +14,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from django.db.models import Exists, F, OuterRef, Q
-from django.utils import timezone
+from django.db.models.functions import Now
 
 from identity.database_rows import enum_value
 from identity.linked.models import LinkedIdentity
@@ -216,7 +216,8 @@ def active_rules(user: User, endpoint: Endpoint, now: datetime | None = None) ->
 def rules_of_user(user: User, now: datetime | None = None) -> Q:
     """A filter: the AccessRule rows that apply to this user."""
     everybody = Q(principal_type__in=["all_authenticated_users", "anonymous"])
-    alive = Q(expires_at__isnull=True) | Q(expires_at__gt=now or timezone.now())
+    # Without `now`, PostgreSQL compares with its own clock: a worker whose clock is ahead must not end tasks.
+    alive = Q(expires_at__isnull=True) | Q(expires_at__gt=now or Now())
     return alive & (everybody | _is_principal(user))
 
 

@@ -21,7 +21,7 @@ from transferapi.tasks import maintenance
 from transferapi.tasks.upkeep import rounds, tallies, worker_processes
 from transferapi.tasks.upkeep.watch import Watch
 
-from . import runtime, webhook_sender
+from . import runtime, wall_clock, webhook_sender
 from .store import on_a_connection
 
 log = logging.getLogger(__name__)
@@ -72,9 +72,11 @@ class Ticker:
             self.wait = POLL_SECONDS * random.uniform(1 - SPREAD, 1 + SPREAD)  # noqa: S311 - no secret
             watchdog.moved("the periodic jobs")
             try:
+                clock_is_wrong = on_a_connection(wall_clock.is_wrong)
                 self._report()
                 watchdog.moved("the periodic jobs")
-                self.run_due()
+                if not clock_is_wrong:
+                    self.run_due()
             except Exception as error:
                 # The database is down, or this process is stopping: another worker, or the next poll, runs them.
                 if not is_told(error):

@@ -43,6 +43,7 @@ from transferapi.tasks.worker import host_keys, leases, renewal
 from transferapi.tasks.worker.fair_share import Runnable
 from transferapi.timers import running
 
+from . import wall_clock
 from .engine.slice import SliceResult
 from .engine.trace import NO_TRACE
 from .sessions.pool import SessionPool
@@ -172,9 +173,9 @@ def worker_name() -> str:
 
 
 def gauges() -> dict[str, int]:
-    """Numbers of this process for its report; none before its first task."""
-    runtime = _runtime
-    return {**runtime.gauges, "slices_running": len(runtime.slices)} if runtime else {}
+    """Numbers of this process for its report; before its first task those of its clock alone."""
+    runtime, clock = _runtime, wall_clock.gauges()
+    return {**clock, **runtime.gauges, "slices_running": len(runtime.slices)} if runtime else clock
 
 
 def run(task_id: str) -> None:
@@ -187,7 +188,11 @@ def _take_and_work(task_id: str) -> bool:
     if _stopping or _held:
         return False
     asked_at = time.time_ns()
-    grant = _scheduling.submit(on_a_connection, lambda: leases.acquire(uuid.UUID(task_id), worker_name())).result()
+
+    def acquire() -> leases.Grant | leases.LeaseRefusal | None:
+        return None if wall_clock.is_wrong() else leases.acquire(uuid.UUID(task_id), worker_name())
+
+    grant = _scheduling.submit(on_a_connection, acquire).result()
     if not isinstance(grant, leases.Grant):
         log.debug("task %s is not taken: %s", task_id, grant)
         return False

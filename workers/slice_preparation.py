@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
-from datetime import datetime
 from typing import Any
-
-from django.utils import timezone
 
 from endpoints.connect import dial
 from endpoints.gridftp.faults import Side
 from endpoints.gridftp.wire.fence import Fence
 from endpoints.sharing.access import Access
+from identity.clock import CarriedClock
 from transferapi.tasks.worker import leases
 from transferapi.tasks.worker.endpoint_access import present_access
 
@@ -64,15 +62,16 @@ def prepare(
         new_token=lambda: _relay_token(grant),
     )
     beats = [access_guard.refresh for access_guard in guards.values()]
-    store = PostgresTaskStore(
-        grant, beats, (address_gate.kind(ends.get(Side.SOURCE)), address_gate.kind(ends.get(Side.DESTINATION))), trace
-    )
+    assert grant.reading is not None, "acquire has read it"
+    clock = SystemClock(grant.reading)
+    kinds = (address_gate.kind(ends.get(Side.SOURCE)), address_gate.kind(ends.get(Side.DESTINATION)))
+    store = PostgresTaskStore(grant, beats, kinds, trace, clock)
     slice_ = run_slice(
         spec,
         store,
         sessions,
         credential_provider,
-        SystemClock(),
+        clock,
         slice_seconds=SLICE_SECONDS,
         stop=stop,
         bounds=bounds(),
@@ -104,11 +103,8 @@ def _relay_token(grant: leases.Grant) -> str:
     return dial.new_data_token([source.pk, destination.pk], user_id=grant.owner_id, seconds=TOKEN_SECONDS)
 
 
-class SystemClock:
-    """The engine's clock: that of this machine."""
-
-    def now(self) -> datetime:
-        return timezone.now()
+class SystemClock(CarriedClock):
+    """The engine's clock: the database's time, as the lease and each heartbeat tell it."""
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)

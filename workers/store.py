@@ -1,4 +1,8 @@
-"""The engine's TaskStore on PostgreSQL: each call is one short transaction, in a thread of a small pool."""
+"""The engine's TaskStore on PostgreSQL: each call is one short transaction, in a thread of a small pool.
+
+No call lasts longer than the lease: where the database does not answer by then, it raises LeaseLostError, as where
+another worker has the task.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +10,20 @@ import asyncio
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import datetime
-from typing import Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 from uuid import UUID
 
 from django.conf import settings
 from django.db import InterfaceError, OperationalError, close_old_connections, connection
 
 from endpoints.gridftp.faults import Fault, Side
+from identity.clock import CarriedClock, ClockReading, boottime
 from transferapi.outages.log_filter import is_told
+from transferapi.tasks.errors import LeaseLostError
 from transferapi.tasks.events import NewEvent
 from transferapi.tasks.records import (
     DataProtection,
@@ -54,15 +61,19 @@ log = logging.getLogger(__name__)
 P = ParamSpec("P")
 R = TypeVar("R")
 
-#: Each thread keeps a connection to the database.
-THREADS = 4
+#: Each thread keeps a connection to the database. Some are for heartbeats alone, which do not wait for other calls.
+THREADS, FOR_HEARTBEATS = 6, 2
 #: Seconds for which a call tries to reach the database again; after that the lease has run out anyway.
 LONGEST_RETRY = leases.TTL.total_seconds()
 RETRY_SECONDS = 0.2
+#: Seconds for a call that begins when the lease has run out by this worker's reckoning: the database decides.
+LEAST_SECONDS = 0.5
 #: Seconds after which a thread checks that its idle connection still works and is not too old.
 CHECK_SECONDS = 10.0
 
 _threads = ThreadPoolExecutor(THREADS, thread_name_prefix="store")
+_waiting: deque[tuple[Future[Any], Callable[[], Any]]] = deque()
+_running, _lock = 0, threading.Lock()
 _checked = threading.local()
 
 
@@ -77,6 +88,7 @@ class PostgresTaskStore:
 
     beats: called with each heartbeat, in a thread with a connection to the database.
     kinds: of its source and destination, for the tallies of files and octets.
+    clock: is corrected by each heartbeat.
     """
 
     def __init__(
@@ -85,18 +97,32 @@ class PostgresTaskStore:
         beats: Sequence[Callable[[], None]] = (),
         kinds: tuple[str, str] = ("unknown", "unknown"),
         trace: Trace = NO_TRACE,
+        clock: CarriedClock | None = None,
     ) -> None:
         self._grant = grant
+        self._clock = clock
+        #: The `boottime` at which the lease runs out, unless a heartbeat renews it.
+        self._until = boottime() + LONGEST_RETRY
         self._kinds = kinds
         self._trace = trace
         self._beats = beats
         self._compares = grant.spec.options.get("sync_level") is not None
 
     async def heartbeat(self) -> HeartbeatReply:
-        reply = await self._call(leases.heartbeat)
+        reply, begun = await self._within_lease(self._beat, _threads.submit)
+        # From its beginning: the database has renewed the lease later than that.
+        self._until = begun + LONGEST_RETRY
         for beat in self._beats:
-            await in_a_thread(beat)
+            await self._within_lease(beat, _threads.submit)
         return reply
+
+    def _beat(self) -> tuple[HeartbeatReply, float]:
+        """The reply, and the `boottime` before it was asked for."""
+        begun = boottime()
+        reply = leases.heartbeat(self._grant.task_id, self._grant.epoch)
+        if self._clock is not None and reply.time is not None:
+            self._clock.correct(ClockReading(reply.time, begun, boottime()))
+        return reply, begun
 
     async def unscanned(self, limit: int, exclude: Sequence[int] = ()) -> list[ItemRow]:
         return await self._call(scan_results.unscanned, limit, exclude)
@@ -193,7 +219,27 @@ class PostgresTaskStore:
     async def _call(self, function: Callable[Concatenate[UUID, int, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Run a function of the store in a thread, for the task and the epoch of the grant."""
         task_id, epoch = self._grant.task_id, self._grant.epoch
-        return await in_a_thread(lambda: function(task_id, epoch, *args, **kwargs))
+        return await self._within_lease(lambda: function(task_id, epoch, *args, **kwargs))
+
+    async def _within_lease(self, function: Callable[[], R], begin: Callable[..., Future[Any]] | None = None) -> R:
+        """Call it in a thread. Raises LeaseLostError where it has no answer when the lease has run out."""
+        seconds = max(LEAST_SECONDS, self._until - boottime())
+        last = boottime() + seconds
+        future = (begin or _submit)(on_a_connection, function, min(seconds, LONGEST_RETRY))
+        answer: asyncio.Future[R] = asyncio.wrap_future(future)
+        try:
+            # Heartbeats may renew the lease meanwhile.
+            while (left := max(last, self._until) - boottime()) > 0 and not answer.done():
+                await asyncio.wait([answer], timeout=left)
+            if answer.done():
+                return answer.result()
+        except (OperationalError, InterfaceError) as error:
+            if boottime() < self._until:
+                raise
+            raise LeaseLostError(self._grant.task_id, self._grant.epoch) from error
+        finally:
+            answer.cancel()
+        raise LeaseLostError(self._grant.task_id, self._grant.epoch)
 
 
 def _tally(faulted: Sequence[FaultedFile | FaultedItem]) -> None:
@@ -206,23 +252,52 @@ def _tally(faulted: Sequence[FaultedFile | FaultedItem]) -> None:
 
 async def in_a_thread(function: Callable[[], R]) -> R:
     """Call it in one of the store's threads, with its connection to the database."""
-    return await asyncio.get_running_loop().run_in_executor(_threads, on_a_connection, function)
+    return await asyncio.wrap_future(_submit(on_a_connection, function))
 
 
-def on_a_connection(function: Callable[[], R]) -> R:
+def _submit(function: Callable[..., R], *args: object) -> Future[R]:
+    """Call it in a thread that is not for heartbeats, as soon as there is one."""
+    global _running
+    future: Future[R] = Future()
+    with _lock:
+        _waiting.append((future, lambda: function(*args)))
+        if _running == THREADS - FOR_HEARTBEATS:
+            return future
+        _running += 1
+    _threads.submit(_work_off)
+    return future
+
+
+def _work_off() -> None:
+    global _running
+    while True:
+        with _lock:
+            if not _waiting:
+                _running -= 1
+                return
+            future, function = _waiting.popleft()
+        if future.set_running_or_notify_cancel():
+            try:
+                future.set_result(function())
+            except BaseException as error:  # the caller's
+                future.set_exception(error)
+
+
+def on_a_connection(function: Callable[[], R], seconds: float = LONGEST_RETRY) -> R:
     """Call it on this thread's connection; while the database is away for a moment, call it again on a new one.
 
-    Where only the reply was lost, the call is executed twice. That changes nothing, with three exceptions: an event or
-    a run is written twice, and the end of a task fails because its lease is gone.
+    seconds: after which it is not called again. Where only the reply was lost, the call is executed twice. That changes
+    nothing, with three exceptions: an event or a run is written twice, and the end of a task fails because its lease is
+    gone.
     """
-    give_up = time.monotonic() + LONGEST_RETRY
+    give_up = boottime() + seconds
     if time.monotonic() - getattr(_checked, "at", 0.0) > CHECK_SECONDS:
         close_old_connections()
     while True:
         try:
             answer = function()
         except (OperationalError, InterfaceError) as error:
-            if time.monotonic() > give_up:
+            if boottime() + RETRY_SECONDS > give_up:
                 raise
             if not is_told(error):
                 log.warning("the database does not answer: %s", type(error).__name__)

@@ -12,14 +12,15 @@ def take(*names: str) -> None:
 
     A lock is a number of 64 bits computed from the name: where two names share one, they wait for each other.
     """
-    execute("SELECT pg_advisory_xact_lock(key) FROM unnest(%s::bigint[]) AS key", [sorted(map(_key, names))])
+    execute("SELECT pg_advisory_xact_lock(key) FROM unnest(%s::bigint[]) AS key", [sorted(map(number, names))])
 
 
 def take_if_free(name: str) -> bool:
     """Take the lock without waiting; return whether this transaction has it now."""
-    [(taken,)] = query_rows("SELECT pg_try_advisory_xact_lock(%s)", [_key(name)])
+    [(taken,)] = query_rows("SELECT pg_try_advisory_xact_lock(%s)", [number(name)])
     return bool(taken)
 
 
-def _key(name: str) -> int:
+def number(name: str) -> int:
+    """The number of the lock with this name."""
     return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), signed=True)

@@ -124,6 +124,8 @@ class HeartbeatReply:
     deadline: datetime
     #: A manager of an endpoint has paused the task: the worker must release it, and the store keeps it from running.
     pause_requested: bool = False
+    #: The database's time of this heartbeat, which corrects the worker's clock; None: a store without a database.
+    time: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

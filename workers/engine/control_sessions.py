@@ -88,7 +88,9 @@ class ControlSessions:
         while len(answers) < len(paths):
             window = paths[len(answers) : len(answers) + PARALLEL_FACTS]
             found = await asyncio.gather(*(self._facts(side, path) for path in window))
-            whole = list(takewhile(lambda one: not (isinstance(one, Fault) and one.scope is not FaultScope.FILE), found))
+            whole = list(
+                takewhile(lambda one: not (isinstance(one, Fault) and one.scope is not FaultScope.FILE), found)
+            )
             answers += whole
             if len(whole) < len(found):
                 lost += 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -129,34 +128,30 @@ def test_a_lease_of_an_older_version_counts_no_loss(task: Task) -> None:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_files_that_a_lost_worker_is_about_to_commit_are_suspect_as_well(task: Task) -> None:
-    """Its transaction has begun under the lease, and ends after the next worker has found that the lease ran out."""
+def test_a_task_is_held_while_a_lost_worker_is_about_to_commit_and_then_its_files_are_suspect_as_well(
+    task: Task,
+) -> None:
+    """Its transaction has begun under the lease, and ends after another worker has found that the lease ran out."""
     grant, item = take(task, "lost", now=T0), Item.objects.get(task=task)
-    has_written = threading.Event()
+    has_written, has_asked = threading.Event(), threading.Event()
 
     def write() -> None:
         with leases.hold(task.pk, grant.epoch, T0):
             scan_results.add_found(task.pk, grant.epoch, item.pk, [FoundFile("/from", "/to", 1, None)], T0)
             has_written.set()
-            wait_for_a_waiter()
+            assert has_asked.wait(30)
 
     def take_over() -> Grant | LeaseRefusal:
         assert has_written.wait(30)
-        return acquire(task.pk, "heir", now=T0 + TTL)
+        try:
+            return acquire(task.pk, "heir", now=T0 + TTL)
+        finally:
+            has_asked.set()
 
-    _, heir = all_at_once([write, take_over])
+    assert all_at_once([write, take_over]) == [None, LeaseRefusal.HELD]
+    heir = acquire(task.pk, "heir", now=T0 + TTL)
+    assert isinstance(heir, Grant)
     assert heir.spec.suspect_up_to == File.objects.get(task=task).pk
-
-
-def wait_for_a_waiter() -> None:
-    """Until another session waits for a lock."""
-    with connection.cursor() as cursor:
-        for _ in range(600):
-            cursor.execute("SELECT count(*) FROM pg_locks WHERE NOT granted")
-            if cursor.fetchone()[0]:
-                return
-            time.sleep(0.05)
-    raise TimeoutError
 
 
 def test_the_wait_is_bounded_however_often_workers_are_lost() -> None:

@@ -1,4 +1,4 @@
-"""Names of their own for files on their way: the marks of leases, and whether the destination has an entry already."""
+"""Names of their own for files on their way: the marks of lost leases, and whether the destination has an entry already."""
 
 from django.db import migrations, models
 
@@ -9,6 +9,5 @@ class Migration(migrations.Migration):
 
     operations = (
         migrations.AddField("file", "absent", models.BooleanField(default=False, db_default=False)),
-        migrations.AddField("lease", "mark", models.CharField(max_length=32, default="", db_default="")),
         migrations.AddField("task", "lost_marks", models.TextField(default="", db_default="")),
     )

@@ -11,8 +11,10 @@ class Lease(models.Model):
     """The lease of a worker on a task. Each write names the epoch, so a worker that lost its lease writes nothing."""
 
     task = models.OneToOneField(Task, on_delete=models.CASCADE, primary_key=True, related_name="lease")
-    #: Increases by one with every acquisition; never reused.
+    #: Increases by one with every acquisition.
     epoch = models.BigIntegerField(default=0)
+    #: Drawn by the holder: a database that has lost its last commits gives an epoch out again. None: an older version.
+    nonce = models.BigIntegerField(null=True)
     #: Empty where no worker holds it.
     worker = models.CharField(max_length=128, blank=True)
     expires_at = models.DateTimeField(null=True)
@@ -20,8 +22,6 @@ class Lease(models.Model):
     sessions = models.PositiveIntegerField(default=0)
     #: How often in a row a worker was lost with the task before it made progress (`worker/losses.py`).
     losses = models.IntegerField(default=0, db_default=0)
-    #: The mark of the holder in the names of its files: `records.TaskSpec.mark`. Empty: of a version without marks.
-    mark = models.CharField(max_length=32, default="", db_default="")
     #: The progress of the task when the lease was taken.
     progress = models.BigIntegerField(default=0, db_default=0)
 

@@ -1,6 +1,10 @@
 """Leases: the exclusive right of a worker to work on a task (docs/architecture.md, truth 1). Heartbeats renew it.
 
-Locks are taken in one order: turns (advisory), lease row, task row.
+Locks are taken in one order: turns (advisory), batches of the task (advisory), lease row, task row.
+
+A heartbeat waits for no transaction of its worker: `hold` locks the lease row against an acquisition (FOR KEY SHARE
+against FOR UPDATE), and not against an update of its time. `acquire` does not wait for a row that is locked: somebody
+lives who holds it. See docs/decisions/0093-leases-and-clocks.md.
 """
 
 from __future__ import annotations
@@ -9,7 +13,7 @@ import secrets
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import Enum
 
@@ -21,7 +25,7 @@ from endpoints.models import Endpoint
 from endpoints.network_use import limits
 from endpoints.registry import canonical_name
 from endpoints.sharing.access import Access
-from identity.clock import moment
+from identity.clock import ClockReading, boottime, moment, read
 from identity.database_rows import execute, query_rows
 from transferapi.tasks import locks, moves, queries
 from transferapi.tasks.errors import LeaseLostError, StaleStateError
@@ -56,6 +60,21 @@ class LeaseRefusal(Enum):
     NOT_PERMITTED = "its owner may not use one of its endpoints any more: it has failed"
 
 
+class LeaseEpoch(int):
+    """The number of a lease, with the nonce that its holder has drawn; None: only the number is compared.
+
+    A standby that takes over without the last commits gives numbers out again, and no nonce.
+    """
+
+    nonce: int | None = None
+
+    @classmethod
+    def of(cls, number: int, nonce: int) -> LeaseEpoch:
+        made = cls(number)
+        made.nonce = nonce
+        return made
+
+
 @dataclass(frozen=True, slots=True)
 class Grant:
     """A lease on a task, with the facts that its holder needs."""
@@ -70,6 +89,8 @@ class Grant:
     taken_over: bool = False
     #: The span that submitted the task; None: it has no trace.
     trace_context: str | None = None
+    #: The database's time from which the lease lasts, for the clock of the slice; None: there will be no slice.
+    reading: ClockReading | None = None
 
 
 def acquire(
@@ -90,33 +111,50 @@ def acquire(
         if limit:
             execute(limit)
         locks.take(f"turns of {keys.owner_id} {keys.type}", *(f"sessions of {host}" for host in keys.hosts))
-        now = moment(now)
         task = Task.objects.get(pk=task_id)
-        if refusal := _refusal(task, now):
+        if refusal := _refusal(task, moment(now)):
             return refusal
         lost = losses.read(task) if task.phase == Phase.RUNNING else None
-        if refusal := _put_off(task, lost, now):
+        # Only now: a new lease begins whole, however long the locks took.
+        reading = read(now)
+        if refusal := _held_after_all(task, lost, reading.time) or _put_off(task, lost, reading.time):
             return refusal
-        sessions = SchedulerSnapshot(now).sessions_for(task_id, (task.owner_id, task.type))
+        sessions = SchedulerSnapshot(reading.time).sessions_for(task_id, (task.owner_id, task.type))
         if not sessions:
             return LeaseRefusal.QUOTA
-        queries.read_endpoints([task])
         try:
-            ends = accesses(task)
-            if isinstance(ends, AccessRefusal):
-                moves.fail(task_id, moves.state_of(task), *ends, now)
-                return LeaseRefusal.NOT_PERMITTED
-            return _take(task, lost, ends, worker, sessions, now, ttl)
+            return _take_if_permitted(task, lost, worker, sessions, reading, ttl)
         except StaleStateError:
             return LeaseRefusal.NOT_RUNNABLE
+
+
+def _take_if_permitted(
+    task: Task, lost: Loss | None, worker: str, sessions: int, reading: ClockReading, ttl: timedelta
+) -> Grant | LeaseRefusal:
+    queries.read_endpoints([task])
+    ends = accesses(task)
+    if isinstance(ends, AccessRefusal):
+        moves.fail(task.pk, moves.state_of(task), *ends, reading.time)
+        return LeaseRefusal.NOT_PERMITTED
+    return _take(task, lost, ends, worker, sessions, reading, ttl)
 
 
 def _refusal(task: Task, now: datetime) -> LeaseRefusal | None:
     if task.phase not in RUNNABLE:
         return LeaseRefusal.NOT_RUNNABLE
-    if Lease.objects.filter(pk=task.pk, expires_at__gt=now).exclude(worker="").exists():
+    if _is_held(task, now):
         return LeaseRefusal.HELD
     return LeaseRefusal.NOT_DUE if task.next_run_at > now else None
+
+
+def _is_held(task: Task, now: datetime) -> bool:
+    return Lease.objects.filter(pk=task.pk, expires_at__gt=now).exclude(worker="").exists()
+
+
+def _held_after_all(task: Task, lost: Loss | None, now: datetime) -> LeaseRefusal | None:
+    """The row of a lease that ran out is locked, or a transaction that has just ended has renewed it."""
+    is_taken = task.phase == Phase.RUNNING and (lost is None or _is_held(task, now))
+    return LeaseRefusal.HELD if is_taken else None
 
 
 def _put_off(task: Task, lost: Loss | None, now: datetime) -> LeaseRefusal | None:
@@ -140,31 +178,32 @@ def _take(
     ends: Mapping[Side, Access],
     worker: str,
     sessions: int,
-    now: datetime,
+    reading: ClockReading,
     ttl: timedelta,
 ) -> Grant:
     """Write the lease with a new epoch and move the task. Raises StaleStateError where it was ended meanwhile."""
+    now, nonce = reading.time, secrets.randbits(63)
     if lost is None:
         moves.move(task.pk, moves.QUEUED, moves.RUNNING, now=now)
     else:
         task.suspect_up_to, task.lost_marks = lost.last_file, lost.marks
         resumed = NewEvent("RESUMED", "The worker that had the task was lost; another one goes on where it was.")
         moves.move(task.pk, moves.RUNNING, moves.RUNNING, now=now, event=resumed, changes=lost.changes)
-    mark = secrets.token_hex(16)
     [(epoch,)] = query_rows(_TAKE, {
         "task": task.pk,
+        "nonce": nonce,
         "worker": worker,
         "until": now + ttl,
         "sessions": sessions,
         "losses": lost.in_a_row if lost else None,
         "progress": losses.progress(task),
-        "mark": mark,
     })  # fmt: skip
-    spec = _spec(task, sessions, mark)
-    return Grant(task.pk, epoch, task.owner_id, spec, ends, lost is not None, task.trace_context)
+    spec, mark = _spec(task, sessions, nonce), LeaseEpoch.of(epoch, nonce)
+    grant = Grant(task.pk, mark, task.owner_id, spec, ends, lost is not None, task.trace_context)
+    return replace(grant, reading=reading)
 
 
-def _spec(task: Task, sessions: int, mark: str) -> TaskSpec:
+def _spec(task: Task, sessions: int, nonce: int) -> TaskSpec:
     there = frozenset(Event.objects.filter(task=task, code__in=ONCE).values_list("code", flat=True))
     return TaskSpec(
         task_id=str(task.pk),
@@ -174,7 +213,7 @@ def _spec(task: Task, sessions: int, mark: str) -> TaskSpec:
         options=task.options,
         max_sessions=sessions,
         suspect_up_to=task.suspect_up_to,
-        mark=mark,
+        mark=losses.mark_of(task.pk, nonce),
         lost_marks=task.lost_marks.split(),
         started="STARTED" in there,
         connection_failures=task.connection_failures,
@@ -204,32 +243,45 @@ def _knowledge(task: Task) -> dict[str, object]:
 
 
 _TAKE = """
-    INSERT INTO tasks_lease AS old (task_id, epoch, worker, expires_at, sessions, losses, progress, mark)
-    VALUES (%(task)s, 1, %(worker)s, %(until)s, %(sessions)s, 0, %(progress)s, %(mark)s)
-    ON CONFLICT (task_id) DO UPDATE SET epoch = old.epoch + 1, worker = excluded.worker,
+    INSERT INTO tasks_lease AS old (task_id, epoch, nonce, worker, expires_at, sessions, losses, progress)
+    VALUES (%(task)s, 1, %(nonce)s, %(worker)s, %(until)s, %(sessions)s, 0, %(progress)s)
+    ON CONFLICT (task_id) DO UPDATE SET epoch = old.epoch + 1, nonce = excluded.nonce, worker = excluded.worker,
         expires_at = excluded.expires_at, sessions = excluded.sessions,
-        losses = coalesce(%(losses)s, old.losses), progress = excluded.progress, mark = excluded.mark
+        losses = coalesce(%(losses)s, old.losses), progress = excluded.progress
     RETURNING epoch"""
 
 
 def heartbeat(task_id: uuid.UUID, epoch: int, *, ttl: timedelta = TTL, now: datetime | None = None) -> HeartbeatReply:
     """Renew the lease. Raises LeaseLostError, also where it has run out and no other worker has taken it yet.
 
-    Its sessions do not count any more after that, so that its holder must not go on.
+    Its sessions do not count any more after that, so that its holder must not go on. It waits neither for transactions
+    of the same worker nor for the database's disk: a crash of the database may take the last heartbeat back, and its
+    restart lasts longer than the lease.
     """
-    rows = query_rows(_BEAT, {"task": task_id, "epoch": epoch, "ttl": ttl, "now": now})
+    rows = query_rows(_NOT_DURABLE + _BEAT, {**_key(task_id, epoch), "ttl": ttl, "now": now})
     if not rows:
         raise LeaseLostError(task_id, epoch)
     return HeartbeatReply(*rows[0])
 
 
+def _key(task_id: uuid.UUID, epoch: int) -> dict[str, object]:
+    """The parameters of `_MINE`."""
+    return {"task": task_id, "epoch": int(epoch), "nonce": epoch.nonce if isinstance(epoch, LeaseEpoch) else None}
+
+
+_NOT_DURABLE = "SET LOCAL synchronous_commit TO off; "
 _NOW = "coalesce(%(now)s::timestamptz, clock_timestamp())"
-_HELD = f"l.task_id = %(task)s AND l.epoch = %(epoch)s AND l.worker <> '' AND l.expires_at > {_NOW}"
+_MINE = """l.task_id = %(task)s AND l.epoch = %(epoch)s
+        AND l.nonce IS NOT DISTINCT FROM coalesce(%(nonce)s::bigint, l.nonce) AND l.worker <> ''"""
+_HELD = f"{_MINE} AND l.expires_at > {_NOW}"
 _BEAT = f"""
     UPDATE tasks_lease l SET expires_at = {_NOW} + %(ttl)s FROM tasks_task t
     WHERE {_HELD} AND t.id = l.task_id
-    RETURNING t.cancel_requested_at IS NOT NULL, t.deadline, {pauses.stopped(_NOW)}"""  # noqa: S608 (constants)
-_HOLD = f"SELECT {_NOW} FROM tasks_lease l WHERE {_HELD} FOR NO KEY UPDATE"  # noqa: S608
+    RETURNING t.cancel_requested_at IS NOT NULL, t.deadline, {pauses.stopped(_NOW)}, {_NOW}"""  # noqa: S608 (constants)
+#: For one transaction of the worker at a time.
+_BATCHES = "SELECT pg_advisory_xact_lock(%(batches)s)"
+_HOLD = f"SELECT {_NOW}, l.expires_at FROM tasks_lease l WHERE {_HELD}"  # noqa: S608
+_OUTLASTED = f"UPDATE tasks_lease l SET expires_at = greatest(l.expires_at, {_NOW} + %(ttl)s) WHERE {_MINE}"  # noqa: S608
 
 
 def _limit_of_transaction() -> str:
@@ -241,9 +293,11 @@ def _limit_of_transaction() -> str:
     return "" if connection.in_atomic_block else "SET LOCAL idle_in_transaction_session_timeout TO 4000; "
 
 
-#: The rows of a batch are looked up by their ids. The statistics of a table that has just begun to grow make PostgreSQL
-#: expect a single row of this task; without this setting it would read the whole table for each batch.
-_FOR_A_BATCH = "SET LOCAL synchronous_commit TO off; SET LOCAL enable_seqscan TO off; "
+#: Rows are looked up one by one, and read in the order of an index: what remains of the ways in which PostgreSQL could
+#: do it is right for few rows of a large table, whatever its statistics say (`arrays`).
+_BY_INDEXES = "".join(
+    f"SET LOCAL enable_{way} TO off; " for way in ("seqscan", "bitmapscan", "sort", "hashjoin", "mergejoin")
+)
 
 
 @contextmanager
@@ -254,16 +308,24 @@ def hold(task_id: uuid.UUID, epoch: int, now: datetime | None = None, *, to_end:
 
     Only a transaction that ends the lease waits for the database's disk. A crash of the database may lose the others of
     the last half second, in order and never in part; their work is then done again.
+
+    Heartbeats go on meanwhile. A transaction that may have outlasted the lease renews it at its end, unless another
+    worker has it: the lock of an older version's `acquire` does not exclude this one.
     """
-    limit = _limit_of_transaction()
+    key = {**_key(task_id, epoch), "now": now, "batches": locks.number(f"batches of {task_id}")}
+    before = _limit_of_transaction() + _BY_INDEXES + ("" if to_end else _NOT_DURABLE)
+    lock = "FOR NO KEY UPDATE" if to_end else "FOR KEY SHARE"
     with transaction.atomic():
-        statement = _HOLD if to_end else _FOR_A_BATCH + _HOLD
-        rows = query_rows(limit + statement, {"task": task_id, "epoch": epoch, "now": now})
+        begun = boottime()
+        rows = query_rows(f"{before}{_BATCHES}; {_HOLD} {lock}", key)
         if not rows:
             raise LeaseLostError(task_id, epoch)
-        yield rows[0][0]
+        [(now, expires_at)] = rows
+        yield now
         if to_end:
             Lease.objects.filter(pk=task_id).update(worker="", expires_at=None, sessions=0, losses=0)
+        elif boottime() - begun >= (expires_at - now).total_seconds() and not execute(_OUTLASTED, {**key, "ttl": TTL}):
+            raise LeaseLostError(task_id, epoch)
 
 
 def next_runnable(limit: int = 100, now: datetime | None = None) -> Runnable:

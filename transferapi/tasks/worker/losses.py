@@ -6,15 +6,16 @@ meanwhile, it waits before the next try, longer each time: it takes down a worke
 
 from __future__ import annotations
 
+import hashlib
 import logging
+import uuid
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from django.db.models import Max
-
+from identity.database_rows import query_rows
 from transferapi.tasks import moves
 from transferapi.tasks.events import NewEvent
-from transferapi.tasks.models import File, Lease, Task
+from transferapi.tasks.models import Lease, Task
 
 log = logging.getLogger(__name__)
 
@@ -29,12 +30,22 @@ _BIGGEST = 2**63 - 1
 #: an older worker has left under a name of its own may stay.
 MOST_MARKS = 8
 
+#: Only one index has this order. By the ids alone, PostgreSQL may read the files of all newer tasks first.
+_LAST_FILE = """
+    SELECT id FROM tasks_file WHERE task_id >= %(task)s AND task_id <= %(task)s
+    ORDER BY task_id DESC, id DESC LIMIT 1"""
+
 
 def progress(task: Task) -> int:
     """A number that changes whenever the task has progress that the next worker finds."""
     counts = (task.items_scanned, task.files, task.directories, task.symlinks, task.files_transferred)
     more = (task.files_skipped, task.files_failed, task.bytes_transferred, task.bytes_checksummed)
     return min(sum(counts) + sum(more), _BIGGEST)
+
+
+def mark_of(task_id: uuid.UUID, nonce: int) -> str:
+    """The mark of a lease in the names of its files (`records.TaskSpec.mark`): nobody else can compute it."""
+    return hashlib.blake2b(task_id.bytes + nonce.to_bytes(8, "big", signed=True), digest_size=16).hexdigest()
 
 
 class Loss(NamedTuple):
@@ -53,17 +64,21 @@ class Loss(NamedTuple):
         return {"suspect_up_to": self.last_file, "lost_marks": self.marks}
 
 
-def read(task: Task) -> Loss:
-    """The present loss of a task whose worker was lost. Call it in the transaction that takes or moves the task.
+def read(task: Task) -> Loss | None:
+    """The present loss of a task whose lease has run out. Call it in the transaction that takes or moves the task.
 
-    A worker whose lease has run out may be about to commit files: its transaction holds the lease row, so the row is
-    locked before the last file is looked for.
+    None: a transaction that lives has locked the lease row. A worker whose lease has run out may be about to commit
+    files, so the row is locked before the last file is looked for. One that stands still is ended by the server after
+    4 s, and then the next try gets the row.
     """
-    lease = Lease.objects.select_for_update(no_key=True).filter(pk=task.pk).first()
-    last = File.objects.filter(task=task).aggregate(last=Max("id"))["last"] or 0
+    lease = Lease.objects.select_for_update(skip_locked=True).filter(pk=task.pk).first()
+    if lease is None and Lease.objects.filter(pk=task.pk).exists():
+        return None
+    rows = query_rows(_LAST_FILE, {"task": task.pk})
+    last = rows[0][0] if rows else 0
     if lease is None:
         return Loss(last, 0, task.lost_marks)
-    marks = [mark for mark in (*task.lost_marks.split(), lease.mark) if mark]
+    marks = [*task.lost_marks.split(), *([] if lease.nonce is None else [mark_of(task.pk, lease.nonce)])]
     in_a_row = lease.losses + 1 if lease.progress == progress(task) else 0
     return Loss(last, in_a_row, " ".join(dict.fromkeys(marks[-MOST_MARKS:])))
 

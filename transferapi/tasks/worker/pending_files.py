@@ -15,7 +15,7 @@ from identity.database_rows import execute, query_rows
 from transferapi.tasks.records import Checksum, FileRow, SettledFile, TaskCounts
 
 from . import arrays
-from .arrays import decoded, encoded
+from .arrays import ARRIVED_ROWS, PENDING_ROWS, decoded, encoded
 from .leases import hold
 
 #: `counts` counts pending files up to here: the engine needs to know whether there are any, and roughly how many.
@@ -129,54 +129,66 @@ _BEGUN = f"""
         OR id <= (SELECT suspect_up_to FROM tasks_task WHERE id = %(task)s))
     ORDER BY temporary_path IS NULL AND ranges = '' LIMIT %(limit)s"""  # noqa: S608
 
-_TEMPORARY = """
-    WITH renamed AS (
-        UPDATE tasks_file new SET temporary_path = given.path, ranges = '', bytes_done = 0
-        FROM unnest(%(ids)s::bigint[], %(names)s::bytea[]) AS given(id, path) JOIN tasks_file old USING (id)
-        WHERE new.id = old.id AND new.task_id IS NOT DISTINCT FROM %(task)s AND new.state = 0
-            AND old.temporary_path IS DISTINCT FROM given.path
+_TEMPORARY = f"""
+    WITH given AS MATERIALIZED (
+        SELECT * FROM unnest(%(ids)s::bigint[], %(names)s::bytea[]) AS given(id, path)
+    ), old AS MATERIALIZED (
+        SELECT * FROM given {PENDING_ROWS} WHERE known.temporary_path IS DISTINCT FROM given.path
+    ), renamed AS (
+        UPDATE tasks_file new SET temporary_path = old.path, ranges = '', bytes_done = 0
+        FROM old WHERE new.ctid = old.place
         RETURNING old.bytes_done
     )
     UPDATE tasks_task SET bytes_transferred = greatest(0, bytes_transferred - lost.bytes)
-    FROM (SELECT sum(bytes_done) AS bytes FROM renamed) AS lost WHERE id = %(task)s AND lost.bytes > 0"""
+    FROM (SELECT sum(bytes_done) AS bytes FROM renamed) AS lost WHERE id = %(task)s AND lost.bytes > 0"""  # noqa: S608
 
-_SOURCE_CHANGED = """
-    WITH changed AS (
-        UPDATE tasks_file new SET size = given.size, modified = given.modified, ranges = '', bytes_done = 0
-        FROM unnest(%(ids)s::bigint[], %(sizes)s::bigint[], %(times)s::timestamptz[]) AS given(id, size, modified)
-            JOIN tasks_file old USING (id)
-        WHERE new.id = old.id AND new.task_id IS NOT DISTINCT FROM %(task)s AND new.state = 0
+_SOURCE_CHANGED = f"""
+    WITH given AS MATERIALIZED (
+        SELECT * FROM unnest(%(ids)s::bigint[], %(sizes)s::bigint[], %(times)s::timestamptz[])
+            AS given(id, new_size, modified)
+    ), old AS MATERIALIZED (
+        SELECT * FROM given {PENDING_ROWS}
+    ), changed AS (
+        UPDATE tasks_file new SET size = old.new_size, modified = old.modified, ranges = '', bytes_done = 0
+        FROM old WHERE new.ctid = old.place
         RETURNING old.bytes_done, new.size - old.size AS more
     )
     UPDATE tasks_task SET bytes_transferred = greatest(0, bytes_transferred - changed.bytes),
         bytes_total = greatest(0, least(bytes_total + changed.more, 9223372036854775807))
     FROM (SELECT coalesce(sum(bytes_done), 0) AS bytes, coalesce(sum(more), 0) AS more FROM changed) AS changed
-    WHERE id = %(task)s"""
+    WHERE id = %(task)s"""  # noqa: S608
 
 _ARRIVED = f"""
     SELECT {_COLUMNS} FROM tasks_file
     WHERE task_id = %(task)s AND id > %(after)s AND id <= %(up_to)s AND state = 1 AND kind = 0 AND NOT absent
     ORDER BY id LIMIT %(limit)s"""  # noqa: S608
 
-_SEND_AGAIN = """
-    WITH again AS (
-        UPDATE tasks_file new SET state = 0, settled_at = NULL, bytes_done = 0
-        FROM tasks_file old
-        WHERE new.id = ANY(%(ids)s::bigint[]) AND new.id = old.id AND new.task_id IS NOT DISTINCT FROM %(task)s
-            AND new.state = 1
+_SEND_AGAIN = f"""
+    WITH given AS MATERIALIZED (
+        SELECT * FROM unnest(%(ids)s::bigint[]) AS given(id)
+    ), old AS MATERIALIZED (
+        SELECT * FROM given {ARRIVED_ROWS}
+    ), again AS (
+        UPDATE tasks_file new SET state = 0, settled_at = NULL, bytes_done = 0,
+            checksum_algorithm = old.extra->>'checksum_algorithm', checksum = old.extra->>'external_checksum'
+        FROM old WHERE new.ctid = old.place
         RETURNING old.bytes_done
     )
     UPDATE tasks_task SET files_transferred = files_transferred - again.files,
         bytes_transferred = greatest(0, bytes_transferred - again.bytes)
-    FROM (SELECT count(*) AS files, coalesce(sum(bytes_done), 0) AS bytes FROM again) AS again WHERE id = %(task)s"""
+    FROM (SELECT count(*) AS files, coalesce(sum(bytes_done), 0) AS bytes FROM again) AS again WHERE id = %(task)s"""  # noqa: S608
 
-#: The columns are the fields of `TaskCounts`, in its order.
+#: The columns are the fields of `TaskCounts`, in its order. Two partial indexes have the pending files.
 _COUNTS = """
     SELECT items_total - items_scanned,
-        (SELECT count(*) FROM (SELECT FROM tasks_file WHERE task_id = %(task)s AND state = 0 LIMIT %(most)s) AS few),
+        (SELECT count(*) FROM (
+            (SELECT FROM tasks_file WHERE task_id = %(task)s AND state = 0 AND next_try_at IS NULL LIMIT %(most)s)
+            UNION ALL
+            (SELECT FROM tasks_file WHERE task_id = %(task)s AND state = 0 AND next_try_at IS NOT NULL LIMIT %(most)s)
+            LIMIT %(most)s) AS few),
         files_failed,
         least((SELECT min(next_try_at) FROM tasks_item WHERE task_id = %(task)s AND scanned_at IS NULL),
-            (SELECT min(next_try_at) FROM tasks_file
-                WHERE task_id = %(task)s AND state = 0 AND next_try_at IS NOT NULL)),
+            (SELECT next_try_at FROM tasks_file
+                WHERE task_id = %(task)s AND state = 0 AND next_try_at IS NOT NULL ORDER BY next_try_at LIMIT 1)),
         skipped_errors
     FROM tasks_task WHERE id = %(task)s"""

@@ -16,13 +16,13 @@ from django.db.models import F
 
 from endpoints.gridftp.faults import Fault, FaultError, Kind, Side
 from identity.database_rows import execute, query_rows
-from transferapi.tasks.models import File, Item, Task
+from transferapi.tasks.models import File, Task
 from transferapi.tasks.records import Checksum, FileRow, FoundFile, ItemRow
 from transferapi.tasks.states import FileKind, FileState
 from transferapi.tasks.upkeep import space
 
 from . import arrays
-from .arrays import decoded, encoded
+from .arrays import FILES_BY_KEY, UNSCANNED_ROWS, decoded, encoded
 from .leases import hold
 
 #: The advice of the fault where two sources have one destination.
@@ -84,8 +84,8 @@ def known(task_id: uuid.UUID, epoch: int, destinations: Sequence[str], now: date
 
 def _files_at(task_id: uuid.UUID, paths: Sequence[str]) -> set[str]:
     by_key = {file_key(path): path for path in paths}
-    keys = File.objects.filter(task=task_id, key__in=list(by_key)).values_list("key", flat=True)
-    return {by_key[bytes(key)] for key in keys}
+    found = query_rows(_KNOWN, {"task": task_id, "keys": arrays.octets(by_key)})
+    return {by_key[bytes(key)] for (key,) in found}
 
 
 def item_scanned(
@@ -115,8 +115,7 @@ def file_items_scanned(
 
 
 def _mark_scanned(task_id: uuid.UUID, item_ids: Sequence[int], now: datetime, **counters: object) -> None:
-    items = Item.objects.filter(task=task_id, id__in=item_ids, scanned_at=None)
-    changed = items.update(scanned_at=now, next_try_at=None)
+    changed = execute(_SCANNED, {"task": task_id, "now": now, "ids": arrays.integers(item_ids)})
     if changed:
         Task.objects.filter(pk=task_id).update(items_scanned=F("items_scanned") + changed, **counters)
 
@@ -217,7 +216,7 @@ def _check_same_sources(task_id: uuid.UUID, by_key: Mapping[bytes, _Found], new:
     if not old:
         return
     sources = arrays.octets(encoded(file.source_path) for file in old.values())
-    others = query_rows(_OTHER_SOURCE, [arrays.octets(old), sources, task_id])
+    others = query_rows(_OTHER_SOURCE, {"task": task_id, "keys": arrays.octets(old), "sources": sources})
     if others:
         raise _ambiguous(old[bytes(others[0][0])].target)
 
@@ -254,9 +253,24 @@ _INSERT = """
     ON CONFLICT (task_id, key) DO NOTHING
     RETURNING id, key"""
 
-_OTHER_SOURCE = """
-    SELECT given.key FROM unnest(%s::bytea[], %s::bytea[]) AS given(key, source)
-    JOIN tasks_file f ON f.task_id = %s AND f.key = given.key AND f.source_path <> given.source LIMIT 1"""
+_KNOWN = f"""
+    WITH given AS MATERIALIZED (SELECT * FROM unnest(%(keys)s::bytea[]) AS given(key))
+    SELECT given.key FROM given {FILES_BY_KEY} WHERE known.key = given.key"""  # noqa: S608 (constants)
+
+_OTHER_SOURCE = f"""
+    WITH given AS MATERIALIZED (
+        SELECT * FROM unnest(%(keys)s::bytea[], %(sources)s::bytea[]) AS given(key, source)
+    )
+    SELECT given.key FROM given {FILES_BY_KEY}
+    WHERE known.key = given.key AND known.source_path <> given.source LIMIT 1"""  # noqa: S608
+
+_SCANNED = f"""
+    WITH given AS MATERIALIZED (
+        SELECT * FROM unnest(%(ids)s::bigint[]) AS given(id)
+    ), old AS MATERIALIZED (
+        SELECT * FROM given {UNSCANNED_ROWS}
+    )
+    UPDATE tasks_item new SET scanned_at = %(now)s, next_try_at = NULL FROM old WHERE new.ctid = old.place"""  # noqa: S608
 
 #: A server may claim exabytes for each of its files: the sum stops at the largest bigint.
 _COUNT_FOUND = """

@@ -23,7 +23,7 @@ from transferapi.tasks.states import FileKind, FileState
 from transferapi.tasks.upkeep import space
 
 from . import arrays, troubles
-from .arrays import encoded
+from .arrays import PENDING_ROWS, UNSCANNED_ROWS, encoded
 from .leases import hold
 from .scan_results import file_key
 
@@ -95,8 +95,8 @@ def items_faulted(task_id: uuid.UUID, epoch: int, faulted: Sequence[FaultedItem]
 
 def _try_later(task_id: uuid.UUID, waiting: Sequence[FaultedItem]) -> None:
     if waiting:
-        tries = arrays.moments(one.retry_at for one in waiting)
-        execute(_RETRY_ITEMS, [arrays.integers(one.item.id for one in waiting), tries, task_id])
+        ids, tries = arrays.integers(one.item.id for one in waiting), arrays.moments(one.retry_at for one in waiting)
+        execute(_RETRY_ITEMS, {"task": task_id, "ids": ids, "tries": tries})
 
 
 def skip_sources(
@@ -280,84 +280,91 @@ def _event(kind: Kind, side: Side, end: str | None, group: Sequence[_Reported]) 
     return events.NewEvent(kind.value, f"{what}{where} on {number}: {then}.", text, is_error=end != _PASSED_OVER)
 
 
-#: IS NOT DISTINCT FROM: no index of the task can serve it, so that rows are found by their ids alone (see leases.hold).
 #: Each of these three statements returns the changes of the counters, in the order of `_Changes`.
 #: `old` is the row before, `new` after the statement. Folders and links of a DELETE count in `files` only if they fail.
-_SETTLE = """
-    WITH given AS (
+_SETTLE = f"""
+    WITH given AS MATERIALIZED (
         SELECT * FROM unnest(%(ids)s::bigint[], %(skipped)s::int[], %(sizes)s::bigint[], %(algorithms)s::varchar[],
-            %(checksums)s::varchar[]) AS given(id, skipped, size, algorithm, checksum)
+            %(checksums)s::varchar[]) AS given(id, skipped, new_size, algorithm, checksum)
+    ), old AS MATERIALIZED (
+        SELECT * FROM given {PENDING_ROWS}
     ), done AS (
         UPDATE tasks_file new SET
-            state = 1 + given.skipped, settled_at = %(now)s, size = coalesce(given.size, old.size),
-            bytes_done = CASE given.skipped WHEN 0 THEN coalesce(given.size, old.size) ELSE 0 END,
+            state = 1 + old.skipped, settled_at = %(now)s, size = coalesce(old.new_size, old.size),
+            bytes_done = CASE old.skipped WHEN 0 THEN coalesce(old.new_size, old.size) ELSE 0 END,
             next_try_at = NULL, ranges = '', temporary_path = NULL,
             error_code = NULL, error_details = NULL, error_time = NULL,
-            checksum_algorithm = given.algorithm, checksum = given.checksum
-        FROM given JOIN tasks_file old ON old.id = given.id
-        WHERE new.id = old.id AND new.task_id IS NOT DISTINCT FROM %(task)s AND new.state = 0
-        RETURNING new.kind = 0 AS is_file, given.skipped, new.size - old.size AS size,
+            checksum_algorithm = old.algorithm, checksum = old.checksum
+        FROM old WHERE new.ctid = old.place
+        RETURNING new.kind = 0 AS is_file, old.skipped, new.size - old.size AS size,
             new.bytes_done - old.bytes_done AS moved
     )
     SELECT 0, count(*) FILTER (WHERE is_file AND skipped = 0), count(*) FILTER (WHERE is_file AND skipped = 1), 0,
-        coalesce(sum(size), 0), coalesce(sum(moved), 0), 0, count(*) FROM done"""
+        coalesce(sum(size), 0), coalesce(sum(moved), 0), 0, count(*) FROM done"""  # noqa: S608 (constants)
 
-_GIVE_BACK = """
-    WITH given AS (
+_GIVE_BACK = f"""
+    WITH given AS MATERIALIZED (
         SELECT *, retry_at IS NULL AS given_up
         FROM unnest(%(ids)s::bigint[], %(codes)s::varchar[], %(details)s::text[], %(tries)s::timestamptz[],
             %(ranges)s::text[], %(names)s::bytea[], %(done)s::bigint[], %(sizes)s::bigint[], %(states)s::int[])
-            AS given(id, code, details, retry_at, ranges, name, done, size, state)
+            AS given(id, code, details, retry_at, ranges, name, done, new_size, state)
+    ), old AS MATERIALIZED (
+        SELECT * FROM given {PENDING_ROWS}
     ), back AS (
         UPDATE tasks_file new SET
-            state = given.state, settled_at = CASE WHEN given_up THEN %(now)s::timestamptz END,
+            state = old.state, settled_at = CASE WHEN given_up THEN %(now)s::timestamptz END,
             attempts = old.attempts + 1, next_try_at = retry_at,
             error_code = code, error_details = details, error_time = %(now)s,
-            size = coalesce(given.size, old.size), ranges = given.ranges,
-            temporary_path = CASE given.ranges WHEN '' THEN old.temporary_path ELSE given.name END,
-            bytes_done = CASE WHEN given_up THEN 0 ELSE least(given.done, coalesce(given.size, old.size)) END
-        FROM given JOIN tasks_file old ON old.id = given.id
-        WHERE new.id = old.id AND new.task_id IS NOT DISTINCT FROM %(task)s AND new.state = 0
-        RETURNING new.kind = 0 AS is_file, given.state, new.size - old.size AS size,
+            size = coalesce(old.new_size, old.size), ranges = old.ranges,
+            temporary_path = CASE old.ranges WHEN '' THEN old.temporary_path ELSE old.name END,
+            bytes_done = CASE WHEN given_up THEN 0 ELSE least(old.done, coalesce(old.new_size, old.size)) END
+        FROM old WHERE new.ctid = old.place
+        RETURNING new.kind = 0 AS is_file, old.state, new.size - old.size AS size,
             new.bytes_done - old.bytes_done AS moved
     )
     SELECT count(*) FILTER (WHERE state > 0 AND NOT is_file), 0, count(*) FILTER (WHERE state = 2),
         count(*) FILTER (WHERE state = 3), coalesce(sum(size), 0), coalesce(sum(moved), 0),
-        count(*) FILTER (WHERE state = 2), count(*) FROM back"""
+        count(*) FILTER (WHERE state = 2), count(*) FROM back"""  # noqa: S608
 
-_MOVE = """
-    WITH given AS (
+_MOVE = f"""
+    WITH given AS MATERIALIZED (
         SELECT * FROM unnest(%(ids)s::bigint[], %(ranges)s::text[], %(names)s::bytea[], %(done)s::bigint[])
             AS given(id, ranges, name, done)
+    ), old AS MATERIALIZED (
+        SELECT * FROM given {PENDING_ROWS}
     ), moved AS (
-        UPDATE tasks_file new SET ranges = given.ranges, bytes_done = least(given.done, old.size),
-            temporary_path = CASE given.ranges WHEN '' THEN old.temporary_path ELSE given.name END
-        FROM given JOIN tasks_file old ON old.id = given.id
-        WHERE new.id = old.id AND new.task_id IS NOT DISTINCT FROM %(task)s AND new.state = 0
+        UPDATE tasks_file new SET ranges = old.ranges, bytes_done = least(old.done, old.size),
+            temporary_path = CASE old.ranges WHEN '' THEN old.temporary_path ELSE old.name END
+        FROM old WHERE new.ctid = old.place
         RETURNING new.bytes_done - old.bytes_done AS moved
     )
-    SELECT 0, 0, 0, 0, 0, coalesce(sum(moved), 0), 0, count(*) FILTER (WHERE moved > 0) FROM moved"""
+    SELECT 0, 0, 0, 0, 0, coalesce(sum(moved), 0), 0, count(*) FILTER (WHERE moved > 0) FROM moved"""  # noqa: S608
 
-_RETRY_ITEMS = """
-    UPDATE tasks_item i SET attempts = attempts + 1, next_try_at = given.retry_at
-    FROM unnest(%s::bigint[], %s::timestamptz[]) AS given(id, retry_at)
-    WHERE i.id = given.id AND i.task_id = %s AND i.scanned_at IS NULL"""
+_RETRY_ITEMS = f"""
+    WITH given AS MATERIALIZED (
+        SELECT * FROM unnest(%(ids)s::bigint[], %(tries)s::timestamptz[]) AS given(id, retry_at)
+    ), old AS MATERIALIZED (
+        SELECT * FROM given {UNSCANNED_ROWS}
+    )
+    UPDATE tasks_item new SET attempts = attempts + 1, next_try_at = retry_at FROM old WHERE new.ctid = old.place"""  # noqa: S608
 
-_GIVE_UP_ITEMS = """
-    WITH given AS (
+_GIVE_UP_ITEMS = f"""
+    WITH given AS MATERIALIZED (
         SELECT * FROM unnest(%(ids)s::bigint[], %(kinds)s::smallint[], %(keys)s::bytea[], %(codes)s::varchar[],
             %(details)s::text[]) AS given(id, kind, key, code, details)
+    ), old AS MATERIALIZED (
+        SELECT * FROM given {UNSCANNED_ROWS}
     ), items AS (
-        UPDATE tasks_item i SET attempts = attempts + 1, next_try_at = NULL, scanned_at = %(now)s
-        FROM given WHERE i.id = given.id AND i.task_id = %(task)s AND i.scanned_at IS NULL
-        RETURNING i.*
+        UPDATE tasks_item new SET attempts = attempts + 1, next_try_at = NULL, scanned_at = %(now)s
+        FROM old WHERE new.ctid = old.place
+        RETURNING new.*, old.kind, old.key, old.code, old.details
     )
     INSERT INTO tasks_file (task_id, item_id, kind, source_path, destination_path, key, size, state, attempts,
         ranges, bytes_done, error_code, error_details, error_time, settled_at, checksum_algorithm, checksum)
-    SELECT items.task_id, items.id, given.kind, source_path, destination_path, key, 0, %(state)s, attempts, '', 0,
+    SELECT task_id, id, kind, source_path, destination_path, key, 0, %(state)s, attempts, '', 0,
         code, details, %(now)s, %(now)s, extra->>'checksum_algorithm', extra->>'external_checksum'
-    FROM items JOIN given USING (id)
-    ON CONFLICT (task_id, key) DO NOTHING"""
+    FROM items
+    ON CONFLICT (task_id, key) DO NOTHING"""  # noqa: S608
 
 _SKIPPED = """
     INSERT INTO tasks_file (task_id, item_id, kind, source_path, destination_path, key, size, state, attempts,

@@ -20,7 +20,6 @@ from workers.engine.work import SliceContext
 from .background_tasks import BackgroundTasks
 from .suspect_files import SuspectFiles
 
-
 #: Kinds with which a server refuses to rename a file at all, and with which another try would end.
 RENAME_REFUSALS = frozenset({Kind.PERMISSION_DENIED, Kind.UNSUPPORTED, Kind.PATH_EXISTS})
 

@@ -383,7 +383,8 @@ class Walk:
             return found
         root = self._root.destination
         return [
-            replace(one, absent=True) if (one.destination_path or "").rpartition("/")[0] == root else one for one in found
+            replace(one, absent=True) if (one.destination_path or "").rpartition("/")[0] == root else one
+            for one in found
         ]
 
     async def _add(self, found: Sequence[FoundFile]) -> None:
