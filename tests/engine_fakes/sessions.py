@@ -206,7 +206,7 @@ class MemorySession:
         for path, directory in entries:
             try:
                 if outcome and is_temporary(path.rpartition("/")[2]):
-                    # Pipelined, as all removals are at real servers; a deletion is slow, so that tests can interrupt it.
+                    # Pipelined, as at real servers. A deletion is slow here, so that tests can interrupt it.
                     if self._sessions.fuse:
                         await self._sessions.fuse.burn()
                     self._sessions.check("remove", self._side, path)

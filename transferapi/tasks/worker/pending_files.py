@@ -35,7 +35,7 @@ def pending(
 
 
 def begun(task_id: uuid.UUID, epoch: int, limit: int, now: datetime | None = None) -> list[FileRow]:
-    """Pending files of which something may lie at the destination: they have a temporary path or ranges, or are suspect.
+    """Pending files of which something may lie at the destination: with a temporary path or ranges, or suspect.
 
     Those with a recorded path or with ranges come first.
     """
