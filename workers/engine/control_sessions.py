@@ -88,9 +88,7 @@ class ControlSessions:
         while len(answers) < len(paths):
             window = paths[len(answers) : len(answers) + PARALLEL_FACTS]
             found = await asyncio.gather(*(self._facts(side, path) for path in window))
-            whole = list(
-                takewhile(lambda one: not (isinstance(one, Fault) and one.scope is not FaultScope.FILE), found)
-            )
+            whole = list(takewhile(_is_answer, found))
             answers += whole
             if len(whole) < len(found):
                 lost += 1
@@ -166,3 +164,8 @@ class ControlSessions:
         if error.fault.scope is not FaultScope.FILE and self._open.get(side) is session:
             del self._open[side]
             await self._factory.give_back(session)
+
+
+def _is_answer(found: Entry | Fault) -> bool:
+    """Whether the server has answered, be it with a refusal."""
+    return isinstance(found, Entry) or found.scope is FaultScope.FILE

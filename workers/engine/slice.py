@@ -354,9 +354,8 @@ class _Slice:
         if self._lane_manager is not None:
             begun = await self.work.store.begun(MAX_ORPHANS)
             rows = [*self._lane_manager.left_behind, *(row for row in begun if not self._feeder.untouched(row))]
-            self._feeder.add_orphans(
-                [path for row in rows for path in (*partials(row), *self._feeder.of_lost_workers(row))]
-            )
+            self._feeder.add_orphans([path for row in rows for path in partials(row)])
+            self._feeder.add_orphans([path for row in rows for path in self._feeder.of_lost_workers(row)])
             await self._remove_orphans(DRAIN)
 
     async def _remove_orphans(self, seconds: float, tries: int = 1) -> None:

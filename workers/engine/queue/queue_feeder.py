@@ -46,8 +46,9 @@ async def write_possible(write: Callable[[Sequence[T]], Awaitable[None]], found:
 class QueueFeeder:
     """Fills the queue with pending files of the store, as far as there is room.
 
-    files_added: called when files were added. unreachable: awaited with the fault where the destination cannot be asked;
-    the files stay in the store. One lock orders the writes of the scan and the fetches, so that no file is loaded twice.
+    files_added: called when files were added. unreachable: awaited with the fault where the destination cannot be
+    asked; the files stay in the store. One lock orders the writes of the scan and the fetches, so that no file is
+    loaded twice.
     """
 
     def __init__(

@@ -17,7 +17,7 @@ from transferapi.tasks.records import DIRECTORY, FoundFile, ItemRow, SkippedSour
 from workers.engine.bounds import TaskShare, size_of
 from workers.engine.control_sessions import UnreachableError
 from workers.engine.folders import Folders
-from workers.engine.paths import is_a_name
+from workers.engine.paths import is_a_name, parent
 from workers.engine.queue.queue_feeder import QueueFeeder, write_possible
 from workers.engine.queue.write_names import is_temporary
 from workers.engine.retry import FIRST_DELAY, worse
@@ -382,10 +382,7 @@ class Walk:
         if self._preparing is None or not self._preparing.result():
             return found
         root = self._root.destination
-        return [
-            replace(one, absent=True) if (one.destination_path or "").rpartition("/")[0] == root else one
-            for one in found
-        ]
+        return [replace(one, absent=True) if parent(one.destination_path or "") == root else one for one in found]
 
     async def _add(self, found: Sequence[FoundFile]) -> None:
         """Write these; a file whose destination belongs to another source is left out."""
