@@ -10,6 +10,11 @@ from identity.gsi.printable import shown
 #: truth 9).
 CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
 _VERB = re.compile(r"[A-Z]{3,8}\Z")
+#: Commands that name a path.
+_WITH_PATH = frozenset(
+    b"RETR STOR APPE ERET ESTO LIST NLST MLSD MLST MLSC MLSR STAT CWD SIZE MDTM MFMT CKSM MKD RMD DELE RNFR RNTO AVBL "
+    b"SITE".split()
+)
 #: Exactly six numbers.
 _SIX = re.compile(rb"(?<![\d,])" + rb",".join([rb"(\d{1,3})"] * 6) + rb"(?![\d,])")
 #: The toolkit's server reads lines of any length, others up to 4 KiB; a Linux path has at most 4096 octets.
@@ -32,6 +37,18 @@ def encode(verb: str, argument: bytes = b"") -> bytes:
     if CONTROL.search(argument):
         raise CommandError("a control character in an argument", argument)
     return b"%b %b\r\n" % (verb.encode(), argument) if argument else verb.encode() + b"\r\n"
+
+
+def named_path(line: bytes) -> bytes:
+    """The path in a command line, as far as it can be told: an argument from its first slash on, or a link's text.
+
+    b"" for commands without a path, so that no password is kept.
+    """
+    verb, _, argument = line.rstrip(b"\r\n").partition(b" ")
+    if verb == b"SITE" and argument.startswith(b"SYMLINK"):
+        return argument.partition(b" ")[2]
+    start = argument.find(b"/") if verb in _WITH_PATH else -1
+    return argument[start:] if start >= 0 else b""
 
 
 def parse_host_port(text: bytes) -> tuple[str, int]:

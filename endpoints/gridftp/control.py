@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from .commands import encode
+from .commands import encode, named_path
 from .faults import Fault, FaultError, FaultScope, Kind, make_fault
 from .gsi_context import MessageProtection
 from .replies import MAX_LISTING_REPLY, MAX_REPLY, Reply, ReplyError, ReplyParser
@@ -63,10 +63,14 @@ TRANSITIONS: dict[tuple[ControlState, ControlInput], tuple[ControlAction, Contro
 
 
 class ControlCommand(NamedTuple):
-    """A command that awaits its final reply. `tag` is the caller's own and comes back with each event."""
+    """A command that awaits its final reply. `tag` is the caller's own and comes back with each event.
+
+    names: the paths in it, and in RNFR before RNTO.
+    """
 
     verb: str
     tag: object
+    names: tuple[bytes, ...] = ()
 
 
 class Greeting(NamedTuple):
@@ -118,6 +122,7 @@ class ControlChannel:
         #: Final replies so far.
         self.answered = 0
         self._outgoing: list[bytes] = []
+        self._first_of_pair: tuple[bytes, ...] = ()
         self._protection: MessageProtection | None = None
 
     @property
@@ -155,7 +160,16 @@ class ControlChannel:
         """`send` for a line that `encode` has made already."""
         if self.state is not ControlState.BROKEN:
             self._outgoing.append(line)
-            self._expected.append(ControlCommand(verb, tag))
+            self._expected.append(ControlCommand(verb, tag, self._names(line)))
+
+    def _names(self, line: bytes) -> tuple[bytes, ...]:
+        """The second command of a pair (RNFR, RNTO) is refused with the name of either."""
+        first, self._first_of_pair = self._first_of_pair, ()
+        if name := named_path(line):
+            first = (*first, name)
+        if line.startswith((b"RNFR ", b"SITE SYMLINKFROM ")):
+            self._first_of_pair = first
+        return first
 
     def data_to_send(self) -> bytes:
         """The octets to be written to the transport now; may be empty."""
@@ -221,6 +235,8 @@ class ControlChannel:
     def _match(self, reply: Reply, *, final: bool) -> ControlEvent:
         if not self._expected:
             return self._break(_session_fault(reply, "The server answered a command that was never sent."))
+        if reply.is_error:
+            reply = reply._replace(names=self._expected[0].names)
         if final:
             self._preliminaries = 0
             self.answered += 1
