@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
+import socket
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
@@ -30,6 +33,8 @@ MAX_PIPELINE = 300
 #: Commands that servers answer at once, so that the time of an answer is a round trip; and how many of them count.
 QUICK = frozenset({"MLST", "MKD", "NOOP", "PWD"})
 ROUND_TRIPS = 4
+#: Octets that are read from a connection that was reset.
+MAX_LAST_WORDS = 64 * 1024
 
 
 @dataclass(slots=True)
@@ -97,8 +102,21 @@ class ControlConnection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         if self._watch:
             self._watch.cancel()
+        if exc is not None and self.lost is None:
+            self._hear_last_words()
         fault = session_fault(Kind.CONNECTION_RESET, error_text(exc)) if exc else None
         self._dispatch(self.channel.receive_eof(fault))
+
+    def _hear_last_words(self) -> None:
+        """Read what arrived before the reset: where a write fails first, the transport reads it no more."""
+        transport = self._transport
+        if transport is None or transport.get_extra_info("ssl_object") is not None:
+            return
+        with contextlib.suppress(OSError, AttributeError):
+            number = os.dup(transport.get_extra_info("socket").fileno())
+            with socket.socket(fileno=number) as again:
+                again.setblocking(False)
+                self.data_received(again.recv(MAX_LAST_WORDS))
 
     # ---- use
 
