@@ -15,6 +15,8 @@ _WITH_PATH = frozenset(
     b"RETR STOR APPE ERET ESTO LIST NLST MLSD MLST MLSC MLSR STAT CWD SIZE MDTM MFMT CKSM MKD RMD DELE RNFR RNTO AVBL "
     b"SITE".split()
 )
+#: The renaming of our own server, with the octets of the first path.
+_TWO_PATHS = re.compile(rb"WAYBILL REPLACE (\d{1,5}) ")
 #: Exactly six numbers.
 _SIX = re.compile(rb"(?<![\d,])" + rb",".join([rb"(\d{1,3})"] * 6) + rb"(?![\d,])")
 #: The toolkit's server reads lines of any length, others up to 4 KiB; a Linux path has at most 4096 octets.
@@ -39,16 +41,19 @@ def encode(verb: str, argument: bytes = b"") -> bytes:
     return b"%b %b\r\n" % (verb.encode(), argument) if argument else verb.encode() + b"\r\n"
 
 
-def named_path(line: bytes) -> bytes:
-    """The path in a command line, as far as it can be told: an argument from its first slash on, or a link's text.
+def named_paths(line: bytes) -> tuple[bytes, ...]:
+    """The paths in a command line, as far as they can be told: an argument from its first slash on, or a link's text.
 
-    b"" for commands without a path, so that no password is kept.
+    None for commands without a path, so that no password is kept.
     """
     verb, _, argument = line.rstrip(b"\r\n").partition(b" ")
     if verb == b"SITE" and argument.startswith(b"SYMLINK"):
-        return argument.partition(b" ")[2]
+        return (argument.partition(b" ")[2],)
+    if found := _TWO_PATHS.match(argument):
+        length = int(found[1])
+        return argument[found.end() :][:length], argument[found.end() + length + 1 :]
     start = argument.find(b"/") if verb in _WITH_PATH else -1
-    return argument[start:] if start >= 0 else b""
+    return (argument[start:],) if start >= 0 else ()
 
 
 def parse_host_port(text: bytes) -> tuple[str, int]:

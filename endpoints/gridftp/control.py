@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
-from .commands import encode, named_path
+from .commands import encode, named_paths
 from .faults import Fault, FaultError, FaultScope, Kind, is_full, make_fault
 from .gsi_context import MessageProtection
 from .replies import MAX_LISTING_REPLY, MAX_REPLY, Reply, ReplyError, ReplyParser
@@ -110,7 +110,7 @@ LONG = LISTINGS | {"STOR", "RETR", "ESTO", "ERET", "APPE", "CKSM"}
 #: Maximum of preliminary replies to one of the other commands.
 MAX_PRELIMINARIES = 1000
 
-#: Codes with which servers say why they hang up ("500 OOPS: ...", "530 Sorry, ..."); refusals of one file are no reason.
+#: Codes with which servers say why they hang up ("500 OOPS: ...", "530 Sorry, ..."). Refusals of one file are others.
 LAST_WORDS = frozenset({421, 430, 434, 451, 500, 530, 535})
 
 
@@ -171,8 +171,7 @@ class ControlChannel:
     def _names(self, line: bytes) -> tuple[bytes, ...]:
         """The second command of a pair (RNFR, RNTO) is refused with the name of either."""
         first, self._first_of_pair = self._first_of_pair, ()
-        if name := named_path(line):
-            first = (*first, name)
+        first += named_paths(line)
         if line.startswith((b"RNFR ", b"SITE SYMLINKFROM ")):
             self._first_of_pair = first
         return first

@@ -265,8 +265,8 @@ _FULL = re.compile(
 )
 #: A limit of wrong passwords: another try with this credential would be counted against its owner.
 _LOCKED_OUT = re.compile(
-    r"attempt|failures|wrong|incorrect|invalid|bad password|locked|banned|blacklist|(?:login|logon|auth\w*) (?:has )?fail|"
-    r"fail\w* (?:login|auth|password)|disabled|too many (?:levels|open files)"
+    r"attempt|failures|wrong|incorrect|invalid|bad password|locked|banned|blacklist|disabled"
+    r"|(?:login|logon|auth\w*) (?:has )?fail|fail\w* (?:login|auth|password)|too many (?:levels|open files)"
 )
 #: Replies by which servers refuse one session or data connection more.
 _FULL_CODES = frozenset({421, 425, 430, 434, 500, 530})
@@ -321,7 +321,7 @@ class _SearchedText:
         self._rest = "".join(rest)
 
     def says(self, phrase: str) -> bool:
-        """Whether the phrase is there, and is not a part of a name. One that is longer than the name is no part of it."""
+        """Whether the phrase is there, and is not a part of a name, from its first to its last letter."""
         return any(not self._is_quoted(*found.span()) for found in re.finditer(re.escape(phrase), self._text))
 
     @property
@@ -334,7 +334,7 @@ class _SearchedText:
 
 
 def _quotations(text: bytes, name: bytes) -> Iterator[tuple[int, int]]:
-    """Where the text quotes the name: as it is, below another root, without its first folders, or one of its folders."""
+    """Where the text has the name, also below another root or without its first folders, or one of its folders."""
     parts = [part for part in name.split(b"/") if part]
     folders = [b"/".join(parts[:end]) for end in range(len(parts), 0, -1)]
     for one in folders:

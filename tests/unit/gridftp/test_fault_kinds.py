@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from endpoints.gridftp.commands import encode, named_path
+from endpoints.gridftp.commands import encode, named_paths
 from endpoints.gridftp.control import Answered, ControlChannel
 from endpoints.gridftp.faults import _PHRASES, Fault, FaultScope, Kind, classify
 from endpoints.gridftp.replies import Reply
@@ -54,7 +54,9 @@ def fault_of(path: str, code: int, template: str, *, encoding: str = "utf-8") ->
 
 
 @pytest.mark.parametrize("word", WORDS)
-@pytest.mark.parametrize("pattern", ["/in/{}.csv", "/in/{}", "/{}/file", "/a/{} of today/b/{}.txt", '/in/{} "quoted".x'])
+@pytest.mark.parametrize(
+    "pattern", ["/in/{}.csv", "/in/{}", "/{}/file", "/a/{} of today/b/{}.txt", '/in/{} "quoted".x']
+)
 @pytest.mark.parametrize(("code", "template", "kind"), TEMPLATES)
 def test_a_name_with_the_words_of_another_fault_changes_no_kind(
     word: str, pattern: str, code: int, template: str, kind: Kind
@@ -109,19 +111,20 @@ def test_a_refused_rename_quotes_either_name() -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "path"),
+    ("line", "paths"),
     [
-        (b"RETR /a b\r\n", b"/a b"),
-        (b"ERET P 0 100 /a\r\n", b"/a"),
-        (b"CKSM MD5 0 -1 /a\r\n", b"/a"),
-        (b"LIST -a /a\r\n", b"/a"),
-        (b"SITE SYMLINKFROM expired\r\n", b"expired"),
-        (b"PASS secret/word\r\n", b""),
-        (b"NOOP\r\n", b""),
+        (b"RETR /a b\r\n", (b"/a b",)),
+        (b"ERET P 0 100 /a\r\n", (b"/a",)),
+        (b"CKSM MD5 0 -1 /a\r\n", (b"/a",)),
+        (b"LIST -a /a\r\n", (b"/a",)),
+        (b"SITE SYMLINKFROM expired\r\n", (b"expired",)),
+        (b"SITE WAYBILL REPLACE 4 /a/b /c d\r\n", (b"/a/b", b"/c d")),
+        (b"PASS secret/word\r\n", ()),
+        (b"NOOP\r\n", ()),
     ],
 )
-def test_only_paths_are_remembered_of_a_command(line: bytes, path: bytes) -> None:
-    assert named_path(line) == path
+def test_only_paths_are_remembered_of_a_command(line: bytes, paths: tuple[bytes, ...]) -> None:
+    assert named_paths(line) == paths
 
 
 @pytest.mark.parametrize(
