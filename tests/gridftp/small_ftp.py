@@ -117,7 +117,8 @@ class FtpSession:
 
     def run(self) -> None:
         if self._is_refused("greeting"):
-            return self.say(self.server.full)
+            self.say(self.server.full)
+            return
         self.say("220 ready")
         for line in self._lines:
             verb, _, argument = line.decode("utf-8", "surrogateescape").rstrip("\r\n").partition(" ")
@@ -277,4 +278,3 @@ class FtpSession:
 
     def _quit(self, _: str) -> str:
         return "221 bye"
-

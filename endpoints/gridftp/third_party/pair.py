@@ -109,6 +109,12 @@ class ThirdPartyPair(PairBase[Slot]):
         """Tags of the files under way that the destination has opened under their real names."""
         return [slot.transfer.tag for slot in self._slots if slot.begun]
 
+    @property
+    def in_stream(self) -> Transfer | None:
+        """In MODE S: the file that both sides have begun, and not both have ended."""
+        slot = self._slots[0] if self.stream_mode and self._slots else None
+        return slot.transfer if slot and slot.source.started and slot.destination.started else None
+
     def waits_at(self, address: DataAddress) -> bool:
         """Whether the listener may still wait there for a connection that nobody makes (`Flush`)."""
         return self.state is PairState.STUCK and address in self._addresses
