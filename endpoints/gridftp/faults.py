@@ -133,6 +133,11 @@ _PHRASES: tuple[tuple[str, Kind], ...] = (
     # vsftpd gives no causes: these commands fail when the path is missing, or must not be read.
     ("failed to open file", Kind.FILE_NOT_FOUND),
     ("rnfr command failed", Kind.FILE_NOT_FOUND),
+    # Nor do vsftpd and Pure-FTPd when the disk is full; a read-only one is vsftpd's usual cause of the others.
+    ("failure writing to local file", Kind.NO_SPACE_LEFT),
+    ("error during write to file", Kind.NO_SPACE_LEFT),
+    ("create directory operation failed", Kind.PERMISSION_DENIED),
+    ("rename failed", Kind.PERMISSION_DENIED),
     ("file name too long", Kind.INVALID_PATH_NAME),
     ("too many levels of symbolic links", Kind.INVALID_PATH_NAME),
     ("invalid or incomplete multibyte", Kind.INVALID_PATH_NAME),
