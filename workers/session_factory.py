@@ -195,7 +195,8 @@ class RealSessions:
             way = await way_between(source, destination, self._pool, encrypt=self._encrypt)
             if way is Way.STREAM:
                 self.transport = TCP
-                return open_lane(source, destination, self._pool, self._streams, self._spec.options)
+                size_of = partial(self._size_at, destination.session_key)
+                return open_lane(source, destination, self._pool, self._streams, self._spec.options, size_of)
             plain = way is Way.PLAIN
             setup = await self._set_up(source, destination, transport, plain=plain, relayed=relayed)
         except BaseException:
