@@ -31,7 +31,7 @@ class SmallFtp:
     most: int = 1000
     full_at = "greeting"
     full = "421 Too many connections (2) from this IP"
-    #: Whether it connects to other hosts and ports when it is told so.
+    #: Whether it connects to other hosts and ports when PORT says so.
     active = False
 
     def __init__(self, root: Path, address: str = "127.0.0.1") -> None:

@@ -215,9 +215,9 @@ class StreamedLane:
         return Digest(algorithm) if algorithm in ALGORITHMS else None
 
     async def _ask_what_is_there(self, one: _Under, fault: Fault) -> None:
-        """What a server has of a file whose connection to it was lost, beyond what is certain without asking.
+        """Ask a server how much it has of a file after the connection to it was lost.
 
-        Plain FTP servers write a file from its beginning on, so its size tells how much is there. Only a name of this
+        Plain FTP servers write a file from its beginning on, so its size shows how much is there. Only a name of this
         try's own is asked for: under another one the octets of an older file may lie. The toolkit's server may have
         spoiled the beginning (docs/decisions/0002).
         """

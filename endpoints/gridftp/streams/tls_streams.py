@@ -80,7 +80,7 @@ class ClientDataConnection:
         return self.received + self.sent - self._buffered()
 
     def _buffered(self) -> int:
-        """Octets that the other end has not acknowledged, as far as the system tells (tcp(7), SIOCOUTQ)."""
+        """Octets that the other end has not acknowledged, as far as the system reports it (tcp(7), SIOCOUTQ)."""
         transport = self._writer.transport
         return transport.get_write_buffer_size() + _queued(transport.get_extra_info("socket"))
 
@@ -168,7 +168,7 @@ async def connected(host: str, port: int) -> tuple[asyncio.StreamReader, asyncio
 
 
 def _queued(sock: object) -> int:
-    """Octets in the system's send buffer; 0 where it does not tell."""
+    """Octets in the system's send buffer; 0 where it does not report them."""
     if sys.platform != "linux" or sock is None:
         return 0
     import fcntl

@@ -1,7 +1,7 @@
-"""Whether a file grows at its destination while no reply tells it.
+"""Whether a file grows at its destination while no reply reports it.
 
 In MODE S servers say nothing between 150 and 226 (RFC 959 section 5.4), however long that takes. So another session
-asks for the size of the file. Some servers do not tell it before the end (they write under another name, or update the
+asks for the size of the file. Some servers do not report it before the end (they write under another name, or update the
 size in the folder later): then the file gets the time that the slowest line takes, since the data may well flow.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 
 from .slots import Transfer
 
-#: Asks the destination, on another session, for the octets of a path; None: it does not tell them now.
+#: Asks the destination, on another session, for the octets of a path; None: it does not report them now.
 SizeOf = Callable[[bytes], Awaitable[int | None]]
 #: Seconds of silence after which the size is asked for, and again.
 ASK_AFTER = 30.0

@@ -66,7 +66,7 @@ class ThirdPartyLane:
         self._entrances = entrances
         self._listener = path.listener
         channels = (source.connection.channel, destination.connection.channel)
-        #: In MODE S only a server of ours tells that data flow.
+        #: In MODE S only a server of ours reports that data flow.
         self._growth = GrowthWatch(stall_timeout, size_of) if stream_mode and not path.ours else None
         self._asking: asyncio.Task[None] | None = None
         self._pair = (
