@@ -249,7 +249,7 @@ class RealSessions:
         return PooledLane(source, destination, lane, self._pool, self.transport, setup.protection, trial, data_way)
 
     async def _size_at(self, session_key: SessionKey, path: bytes) -> int | None:
-        """The octets of a file that a lane writes, as the wire has its path; None where the server does not report it."""
+        """The octets of a file that a lane writes; None where the server does not report them now."""
         session: RemoteSession | None = None
         try:
             async with asyncio.timeout(SIZE_TIMEOUT):

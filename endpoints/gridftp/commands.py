@@ -42,7 +42,7 @@ def encode(verb: str, argument: bytes = b"") -> bytes:
 
 
 def named_paths(line: bytes) -> tuple[bytes, ...]:
-    """The paths in a command line, as far as they can be told: an argument from its first slash on, or a link's text.
+    """The paths in a command line, as far as they can be found: an argument from its first slash on, or a link's text.
 
     None for commands without a path, so that no password is kept.
     """

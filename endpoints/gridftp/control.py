@@ -276,7 +276,7 @@ def _session_fault(reply: Reply, advice: str, kind: Kind = Kind.ENDPOINT_ERROR) 
 
 
 def _with_last_words(fault: Fault, reply: Reply) -> Fault:
-    """The loss of a connection whose server has said why, and has hung up without an answer to what is under way."""
+    """The loss of a connection whose server has given the reason, and has closed it with commands unanswered."""
     if is_full(reply):
         return make_fault(Kind.ENDPOINT_TOO_BUSY, str(reply))
     return replace(fault, raw=f"{reply} ({fault.raw})")

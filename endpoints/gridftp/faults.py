@@ -258,8 +258,8 @@ def remedy(fault: Fault) -> str:
     return next((cure for phrase, cure in _REMEDIES if phrase in text), "")
 
 
-#: What a server says that has no session left for this user, host or login, by its own limits. RFC 959 knows 421 for
-#: that; 530 and others are usual, at any command. No list of these texts exists: bounded words about numbers.
+#: The words of a server that has no session left for this user, host or login, by its own limits. RFC 959 has 421 for
+#: that; 530 and others are usual, at any command. No list of these texts exists: these are words about numbers.
 _FULL = re.compile(
     r"too many|maximum|no more (?:than|connection|client|user|session)|(?:accept|allow\w*) (?:only|more|no more)"
     r"|only \d+ (?:connection|client|user|session)"
@@ -278,7 +278,7 @@ _FULL_CODES = frozenset({421, 425, 430, 434, 500, 530})
 #: Left out of both sides of a comparison of names: marks by which servers quote and escape a name, and octets that they
 #: send in another encoding, or replace.
 _UNSTABLE = re.compile(rb"[\"'`\\?\x80-\xff]")
-#: What stands before and behind a name, and the parts of a path around one that is known.
+#: The octets before and behind a name, and the parts of a path around one that is known.
 _BEFORE_NAME = b" \t\n([<=:,/"
 _AFTER_NAME = re.compile(rb"(?=[\s:.,;)\]>/]|\Z)")
 _REST_OF_PATH = re.compile(rb"(?=[\s:.,;)\]>]|\Z)|/\S*")

@@ -15,9 +15,10 @@ from django.conf import settings
 from endpoints import concurrency_limits
 from endpoints.activation import status as activation
 from endpoints.addresses import gate
+from endpoints.addresses.answering import by_answer
 from endpoints.errors import EndpointInvalidError, NotActivatedError
 from endpoints.gridftp.connection import CONNECT_TIMEOUT
-from endpoints.gridftp.faults import FaultError, Kind
+from endpoints.gridftp.faults import FaultError
 from endpoints.gridftp.ftp_tls.login import shown_key
 from endpoints.models import Endpoint
 from endpoints.servers.server_spec import JUMP_SCHEMES, SSH_SCHEMES, ServerSpec
@@ -52,19 +53,7 @@ async def _read(user: User, spec: ServerSpec, jump_host: Endpoint | None) -> str
     if jump is not None:
         return await shown_host_key(spec.hostname, spec.port, timeout=CONNECT_TIMEOUT, jump=jump)
     hosts = await asyncio.to_thread(gate.resolve_target, spec.hostname, spec.port, allow=settings.ALLOW_TARGETS)
-    for host in hosts[:-1]:
-        # A name often has addresses of IPv4 and of IPv6, and only one of them answers.
-        try:
-            return await _key_at(host, spec)
-        except FaultError as error:
-            if error.fault.kind not in (Kind.CONNECT_FAILED, Kind.TIMEOUT):
-                raise
-    return await _key_at(hosts[-1], spec)
-
-
-async def _key_at(host: str, spec: ServerSpec) -> str:
-    from endpoints.ssh.connection import shown_host_key
-
+    host, *_ = await by_answer(hosts, spec.port)
     if spec.scheme == "ftpes":
         return await shown_key(host, spec.port, spec.hostname, settings.CERTIFICATES, timeout=CONNECT_TIMEOUT)
     return await shown_host_key(host, spec.port, timeout=CONNECT_TIMEOUT)

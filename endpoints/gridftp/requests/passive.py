@@ -2,7 +2,7 @@
 
 Some firewalls and address translators know PASV only, and drop what goes to the port of EPSV; some servers refuse EPSV
 in ways of their own. So the first data connection of a session is made before the command that uses it: PASV can still
-be tried then. What has been found is remembered for the server.
+be tried then. The result is remembered for the server.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Whether a file grows at its destination while no reply reports it.
 
 In MODE S servers say nothing between 150 and 226 (RFC 959 section 5.4), however long that takes. So another session
-asks for the size of the file. Some servers do not report it before the end (they write under another name, or update the
-size in the folder later): then the file gets the time that the slowest line takes, since the data may well flow.
+asks for the size of the file. Some servers do not report it before the end: they write under another name, or update
+the size in the folder later. Then the file gets the time that the slowest line takes, since the data may well flow.
 """
 
 from __future__ import annotations
