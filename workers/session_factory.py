@@ -6,10 +6,11 @@ import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, cast
 from weakref import WeakSet
 
 from endpoints.connect import dial
+from endpoints.gridftp.client import GridFTPSession
 from endpoints.gridftp.connection import STALL_TIMEOUT
 from endpoints.gridftp.faults import AWAY_KINDS, Fault, FaultError, FaultScope, Kind, Side, make_fault
 from endpoints.gridftp.third_party import data_security
@@ -38,6 +39,8 @@ from .streaming.way import Way, on_trial, told, way_between
 
 #: Seconds without a reply after which a lane over UDT is lost: servers without threads accept UDT, and hang.
 UDT_STALL_TIMEOUT = 20.0
+#: Seconds for the size of a file that is being written.
+SIZE_TIMEOUT = 20.0
 _PROTECTED = {
     data_security.DataSecurity.AUTHENTICATED: AUTHENTICATED,
     data_security.DataSecurity.PRIVATE: ENCRYPTED,
@@ -197,7 +200,8 @@ class RealSessions:
             way = await way_between(source, destination, self._pool, encrypt=self._encrypt)
             if way is Way.STREAM:
                 self.transport = TCP
-                return open_lane(source, destination, self._pool, self._streams, self._spec.options)
+                size_of = partial(self._size_at, destination.session_key)
+                return open_lane(source, destination, self._pool, self._streams, self._spec.options, size_of)
             plain = way is Way.PLAIN
             setup = await self._set_up(source, destination, transport, plain=plain, relayed=relayed)
         except BaseException:
@@ -240,6 +244,7 @@ class RealSessions:
             token=self._new_token() if agents is AgentWay.RELAY else "",
             flushes=agents is not AgentWay.TRY_DIRECT,
             entrances=setup.entrances,
+            size_of=partial(self._size_at, destination.session_key),
         )
         self._pairs.add(lane)
         kind = self._trial(setup, source, destination)
@@ -247,6 +252,22 @@ class RealSessions:
         data_way = agent_ways.told(agents, source, destination)
         data_way = data_way or told(source, destination, self._pool, direct=True)
         return PooledLane(source, destination, lane, self._pool, self.transport, setup.protection, trial, data_way)
+
+    async def _size_at(self, session_key: SessionKey, path: bytes) -> int | None:
+        """The octets of a file that a lane writes; None where the server does not report them now."""
+        session: RemoteSession | None = None
+        try:
+            async with asyncio.timeout(SIZE_TIMEOUT):
+                session = await self._pool.take(session_key, self.fence)
+                reply = await cast(GridFTPSession, session).connection.request("SIZE", path)
+        except (FaultError, TimeoutError):
+            return None
+        finally:
+            if session is not None:
+                # One without its answer ends.
+                self._pool.put(session_key, session)
+        octets = reply.text.split()[-1:]
+        return int(octets[0]) if not reply.is_error and octets and octets[0].isdecimal() else None
 
     def _trial(self, setup: _LaneSetup, source: PooledSession, destination: PooledSession) -> type[Trial] | None:
         """How it is tried whether a new lane's data connections can be made; None where that is known."""

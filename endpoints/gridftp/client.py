@@ -88,7 +88,7 @@ class GridFTPSession:
         A greeting that refuses breaks the connection, and so fails all of them with its fault.
         """
         request = self.connection.request
-        user, password, features, home, binary, _, markers = await asyncio.gather(
+        answers = await asyncio.gather(
             request("USER", self.login.user),
             request("PASS", self.login.password),
             request("FEAT"),
@@ -96,11 +96,14 @@ class GridFTPSession:
             request("TYPE", b"I"),
             request("OPTS", b"MLST " + facts.encode()),
             request("OPTS", b"CKSM Markers=%d;" % CHECKSUM_MARKERS),
+            return_exceptions=True,
         )
-        if user.is_error or (user.code != 230 and password.is_error):
-            raise FaultError(classify(user if user.is_error else password))
-        if binary.is_error:
-            raise FaultError(classify(binary))
+        # In their order: a server that refuses one and hangs up has said why, and answers the others no more.
+        user = _accepted(answers[0])
+        if user.code != 230:
+            _accepted(answers[1])
+        _, _, features, home, binary, _, markers = map(_answered, answers)
+        _accepted(binary)
         if not features.is_error:
             self.features = Features.parse(features.lines[1:-1])
         self.home = _quoted_path(home) or "/"
@@ -376,6 +379,21 @@ class GridFTPSession:
         finally:
             # Also where the program ends and cancels this.
             self.connection.abort()
+
+
+def _answered(outcome: Reply | BaseException) -> Reply:
+    """Raises the exception in place of a reply."""
+    if isinstance(outcome, BaseException):
+        raise outcome
+    return outcome
+
+
+def _accepted(outcome: Reply | BaseException) -> Reply:
+    """Raises FaultError for an error reply, too."""
+    reply = _answered(outcome)
+    if reply.is_error:
+        raise FaultError(classify(reply))
+    return reply
 
 
 def _entry(reply: Reply) -> Entry:

@@ -10,6 +10,13 @@ from identity.gsi.printable import shown
 #: truth 9).
 CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
 _VERB = re.compile(r"[A-Z]{3,8}\Z")
+#: Commands that name a path.
+_WITH_PATH = frozenset(
+    b"RETR STOR APPE ERET ESTO LIST NLST MLSD MLST MLSC MLSR STAT CWD SIZE MDTM MFMT CKSM MKD RMD DELE RNFR RNTO AVBL "
+    b"SITE".split()
+)
+#: The renaming of our own server, with the octets of the first path.
+_TWO_PATHS = re.compile(rb"WAYBILL REPLACE (\d{1,5}) ")
 #: Exactly six numbers.
 _SIX = re.compile(rb"(?<![\d,])" + rb",".join([rb"(\d{1,3})"] * 6) + rb"(?![\d,])")
 #: The toolkit's server reads lines of any length, others up to 4 KiB; a Linux path has at most 4096 octets.
@@ -32,6 +39,21 @@ def encode(verb: str, argument: bytes = b"") -> bytes:
     if CONTROL.search(argument):
         raise CommandError("a control character in an argument", argument)
     return b"%b %b\r\n" % (verb.encode(), argument) if argument else verb.encode() + b"\r\n"
+
+
+def named_paths(line: bytes) -> tuple[bytes, ...]:
+    """The paths in a command line, as far as they can be found: an argument from its first slash on, or a link's text.
+
+    None for commands without a path, so that no password is kept.
+    """
+    verb, _, argument = line.rstrip(b"\r\n").partition(b" ")
+    if verb == b"SITE" and argument.startswith(b"SYMLINK"):
+        return (argument.partition(b" ")[2],)
+    if found := _TWO_PATHS.match(argument):
+        length = int(found[1])
+        return argument[found.end() :][:length], argument[found.end() + length + 1 :]
+    start = argument.find(b"/") if verb in _WITH_PATH else -1
+    return (argument[start:],) if start >= 0 else ()
 
 
 def parse_host_port(text: bytes) -> tuple[str, int]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from ssl import SSLContext, SSLError, SSLObject, SSLSession
 from typing import TYPE_CHECKING, Self, cast
@@ -24,14 +26,19 @@ if TYPE_CHECKING:
 
 #: Seconds for the TCP connection; and for the greeting and the login together.
 CONNECT_TIMEOUT = 15.0
-#: Seconds without an octet from the server, while an answer is due, until the connection is given up. Servers answer
-#: even the slowest command (a checksum, a listing of a cold disk) earlier, or send preliminary replies.
+#: Seconds without an octet from the server, while an answer is due, until the connection is given up. A listing may
+#: take longer (`ControlConnection.patient`); for a checksum servers send preliminary replies.
 STALL_TIMEOUT = 90.0
+#: TCP asks a silent peer for a sign of life after so many seconds, then at this interval, so many times: a host that is
+#: gone is noticed although an answer may take long (`tcp(7)`, TCP_KEEPIDLE and the others).
+KEEPALIVE = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4))
 #: Unanswered commands on one connection; the toolkit's server disconnects a client that has 1000.
 MAX_PIPELINE = 300
 #: Commands that servers answer at once, so that the time of an answer is a round trip; and how many of them count.
 QUICK = frozenset({"MLST", "MKD", "NOOP", "PWD"})
 ROUND_TRIPS = 4
+#: Octets that are read from a connection that was reset.
+MAX_LAST_WORDS = 64 * 1024
 
 
 @dataclass(slots=True)
@@ -53,6 +60,8 @@ class ControlConnection(asyncio.Protocol):
         self.channel = ControlChannel()
         self.listener: Callable[[Sequence[ControlEvent]], None] | None = None
         self.stall_timeout = stall_timeout
+        #: Limits of commands under way that may take longer.
+        self._patience: list[float] = []
         self.last_activity = 0.0
         #: Opens a data connection to a port where the server listens, through the same ssh connection; None: by TCP.
         self.forward_data: Callable[[int], Awaitable[ClientDataConnection]] | None = None
@@ -111,6 +120,7 @@ class ControlConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        keep_alive(transport)
         self.last_activity = self._loop.time()
         self._watch_later()
 
@@ -122,8 +132,21 @@ class ControlConnection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         if self._watch:
             self._watch.cancel()
+        if exc is not None and self.lost is None:
+            self._hear_last_words()
         fault = session_fault(Kind.CONNECTION_RESET, error_text(exc)) if exc else None
         self._dispatch(self.channel.receive_eof(fault))
+
+    def _hear_last_words(self) -> None:
+        """Read what arrived before the reset: where a write fails first, the transport reads it no more."""
+        transport = self._transport
+        if transport is None or transport.get_extra_info("ssl_object") is not None:
+            return
+        with suppress(OSError, AttributeError):
+            number = os.dup(transport.get_extra_info("socket").fileno())
+            with socket.socket(fileno=number) as again:
+                again.setblocking(False)
+                self.data_received(again.recv(MAX_LAST_WORDS))
 
     # ---- use
 
@@ -137,6 +160,13 @@ class ControlConnection(asyncio.Protocol):
         """The IP address of the server."""
         assert self._transport is not None
         return str(self._transport.get_extra_info("peername")[0])
+
+    @property
+    def peer(self) -> tuple[str, int]:
+        """The IP address and the port of the server; port 0 where it is reached through a program."""
+        assert self._transport is not None
+        name = self._transport.get_extra_info("peername")
+        return self.peer_host, name[1] if isinstance(name, tuple) else 0
 
     async def start_tls(self, context: SSLContext, host_name: str) -> None:
         """TLS from here on, as the client. Raises FaultError for clear text that came too early, OSError."""
@@ -231,6 +261,15 @@ class ControlConnection(asyncio.Protocol):
         if self._transport and not self._transport.is_closing():
             self._transport.resume_reading()
 
+    @contextmanager
+    def patient(self, seconds: float) -> Iterator[None]:
+        """Within this, the server may be silent for so many seconds."""
+        self._patience.append(seconds)
+        try:
+            yield
+        finally:
+            self._patience.remove(seconds)
+
     # ---- inside
 
     def _dispatch(self, events: Iterable[ControlEvent]) -> None:
@@ -272,12 +311,22 @@ class ControlConnection(asyncio.Protocol):
         self._watch = self._loop.call_later(5.0 if limit is None else min(5.0, limit / 2), self._check_stall)
 
     def _check_stall(self) -> None:
-        limit = self.stall_timeout
+        limit = None if self.stall_timeout is None else max(self.stall_timeout, *self._patience, 0.0)
         silent = self._loop.time() - self.last_activity
         if limit is not None and self.channel.unanswered and silent > limit:
             self.abort(session_fault(Kind.TIMEOUT, f"no answer for {silent:.0f} s"))
         elif self.lost is None:
             self._watch_later()
+
+
+def keep_alive(transport: asyncio.BaseTransport) -> None:
+    """Let TCP notice that the peer is gone, as far as the operating system can (`KEEPALIVE`)."""
+    sock = transport.get_extra_info("socket")
+    with suppress(OSError, AttributeError):  # no TCP socket
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, value in KEEPALIVE:
+            if hasattr(socket, option):
+                sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
 
 
 @asynccontextmanager

@@ -10,10 +10,11 @@ from __future__ import annotations
 import enum
 from collections import deque
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
-from .commands import encode
-from .faults import Fault, FaultError, FaultScope, Kind, make_fault
+from .commands import encode, named_paths
+from .faults import Fault, FaultError, FaultScope, Kind, is_full, make_fault
 from .gsi_context import MessageProtection
 from .replies import MAX_LISTING_REPLY, MAX_REPLY, Reply, ReplyError, ReplyParser
 
@@ -63,10 +64,14 @@ TRANSITIONS: dict[tuple[ControlState, ControlInput], tuple[ControlAction, Contro
 
 
 class ControlCommand(NamedTuple):
-    """A command that awaits its final reply. `tag` is the caller's own and comes back with each event."""
+    """A command that awaits its final reply. `tag` is the caller's own and comes back with each event.
+
+    names: the paths in it, and in RNFR before RNTO.
+    """
 
     verb: str
     tag: object
+    names: tuple[bytes, ...] = ()
 
 
 class Greeting(NamedTuple):
@@ -105,6 +110,9 @@ LONG = LISTINGS | {"STOR", "RETR", "ESTO", "ERET", "APPE", "CKSM"}
 #: Maximum of preliminary replies to one of the other commands.
 MAX_PRELIMINARIES = 1000
 
+#: Codes with which servers say why they hang up ("500 OOPS: ...", "530 Sorry, ..."). Refusals of one file are others.
+LAST_WORDS = frozenset({421, 430, 434, 451, 500, 530, 535})
+
 
 class ControlChannel:
     """The client's end of one control channel."""
@@ -118,6 +126,9 @@ class ControlChannel:
         #: Final replies so far.
         self.answered = 0
         self._outgoing: list[bytes] = []
+        #: The last reply, where a server that hangs up then has said why.
+        self._last_words: Reply | None = None
+        self._first_of_pair: tuple[bytes, ...] = ()
         self._protection: MessageProtection | None = None
 
     @property
@@ -155,7 +166,15 @@ class ControlChannel:
         """`send` for a line that `encode` has made already."""
         if self.state is not ControlState.BROKEN:
             self._outgoing.append(line)
-            self._expected.append(ControlCommand(verb, tag))
+            self._expected.append(ControlCommand(verb, tag, self._names(line)))
+
+    def _names(self, line: bytes) -> tuple[bytes, ...]:
+        """The second command of a pair (RNFR, RNTO) is refused with the name of either."""
+        first, self._first_of_pair = self._first_of_pair, ()
+        first += named_paths(line)
+        if line.startswith((b"RNFR ", b"SITE SYMLINKFROM ")):
+            self._first_of_pair = first
+        return first
 
     def data_to_send(self) -> bytes:
         """The octets to be written to the transport now; may be empty."""
@@ -191,11 +210,15 @@ class ControlChannel:
             advice="The server closed the control connection.",
             raw="end of file on the control connection",
         )
+        if self._last_words is not None and self._expected:
+            fault = _with_last_words(fault, self._last_words)
         yield from filter(None, [self._step(ControlInput.EOF, fault=fault)])
 
     def _reply(self, reply: Reply) -> ControlEvent | None:
+        self._last_words = reply if reply.code in LAST_WORDS else None
         if reply.code == 421:
-            kind = Kind.ENDPOINT_TOO_BUSY if self.state is ControlState.GREETING else Kind.CONNECTION_BROKEN
+            full = self.state is ControlState.GREETING or is_full(reply)
+            kind = Kind.ENDPOINT_TOO_BUSY if full else Kind.CONNECTION_BROKEN
             fault = _session_fault(reply, "The server ended the session.", kind)
             return self._step(ControlInput.CLOSING, fault=fault)
         return self._step(ControlInput.PRELIMINARY if reply.code < 200 else ControlInput.FINAL, reply)
@@ -216,11 +239,15 @@ class ControlChannel:
     def _greet(self, reply: Reply) -> ControlEvent:
         if reply.code == 220:
             return Greeting(reply)
-        return self._break(_session_fault(reply, "The server refused the connection."))
+        kind = Kind.ENDPOINT_TOO_BUSY if is_full(reply) else Kind.ENDPOINT_ERROR
+        return self._break(_session_fault(reply, "The server refused the connection.", kind))
 
     def _match(self, reply: Reply, *, final: bool) -> ControlEvent:
         if not self._expected:
-            return self._break(_session_fault(reply, "The server answered a command that was never sent."))
+            kind = Kind.ENDPOINT_TOO_BUSY if is_full(reply) else Kind.ENDPOINT_ERROR
+            return self._break(_session_fault(reply, "The server answered a command that was never sent.", kind))
+        if reply.is_error:
+            reply = reply._replace(names=self._expected[0].names)
         if final:
             self._preliminaries = 0
             self.answered += 1
@@ -244,4 +271,12 @@ class ControlChannel:
 
 def _session_fault(reply: Reply, advice: str, kind: Kind = Kind.ENDPOINT_ERROR) -> Fault:
     """The fault of a reply that ends the session."""
-    return Fault(kind, scope=FaultScope.SESSION, advice=advice, raw=str(reply))
+    scope = FaultScope.ENDPOINT if kind is Kind.ENDPOINT_TOO_BUSY else FaultScope.SESSION
+    return Fault(kind, scope=scope, advice=advice, raw=str(reply))
+
+
+def _with_last_words(fault: Fault, reply: Reply) -> Fault:
+    """The loss of a connection whose server has given the reason, and has closed it with commands unanswered."""
+    if is_full(reply):
+        return make_fault(Kind.ENDPOINT_TOO_BUSY, str(reply))
+    return replace(fault, raw=f"{reply} ({fault.raw})")

@@ -8,6 +8,8 @@ Transfer API, so that a code means the same in a log, an event and a client.
 from __future__ import annotations
 
 import enum
+import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from identity.gsi.printable import readable
@@ -131,6 +133,11 @@ _PHRASES: tuple[tuple[str, Kind], ...] = (
     # vsftpd gives no causes: these commands fail when the path is missing, or must not be read.
     ("failed to open file", Kind.FILE_NOT_FOUND),
     ("rnfr command failed", Kind.FILE_NOT_FOUND),
+    # Nor do vsftpd and Pure-FTPd when the disk is full; a read-only one is vsftpd's usual cause of the others.
+    ("failure writing to local file", Kind.NO_SPACE_LEFT),
+    ("error during write to file", Kind.NO_SPACE_LEFT),
+    ("create directory operation failed", Kind.PERMISSION_DENIED),
+    ("rename failed", Kind.PERMISSION_DENIED),
     ("file name too long", Kind.INVALID_PATH_NAME),
     ("too many levels of symbolic links", Kind.INVALID_PATH_NAME),
     ("invalid or incomplete multibyte", Kind.INVALID_PATH_NAME),
@@ -251,11 +258,106 @@ def remedy(fault: Fault) -> str:
     return next((cure for phrase, cure in _REMEDIES if phrase in text), "")
 
 
+#: The words of a server that has no session left for this user, host or login, by its own limits. RFC 959 has 421 for
+#: that; 530 and others are usual, at any command. No list of these texts exists: these are words about numbers.
+_FULL = re.compile(
+    r"too many|maximum|no more (?:than|connection|client|user|session)|(?:accept|allow\w*) (?:only|more|no more)"
+    r"|only \d+ (?:connection|client|user|session)"
+    r"|(?:connection|client|user|session|login|instance|process|account|host|server|ip)\w*\b.{0,40}\blimit|\bfull\b"
+    r"|limit\w*\b.{0,40}\b(?:connection|client|user|session|login|instance|process|host)"
+    r"|(?:try|retry)(?: again)? (?:later|in )|later\b.{0,20}\btry|\bbusy\b|overload|already (?:logged in|connected)"
+    r"|temporarily|maintenance|unavailable|not available|shut(?:ting)? down|closed for|max\.? \d+"
+)
+#: A limit of wrong passwords: another try with this credential would be counted against its owner.
+_LOCKED_OUT = re.compile(
+    r"attempt|failures|wrong|incorrect|invalid|bad password|locked|banned|blacklist|disabled"
+    r"|(?:login|logon|auth\w*) (?:has )?fail|fail\w* (?:login|auth|password)|too many (?:levels|open files)"
+)
+#: Replies by which servers refuse one session or data connection more.
+_FULL_CODES = frozenset({421, 425, 430, 434, 500, 530})
+#: Left out of both sides of a comparison of names: marks by which servers quote and escape a name, and octets that they
+#: send in another encoding, or replace.
+_UNSTABLE = re.compile(rb"[\"'`\\?\x80-\xff]")
+#: The octets before and behind a name, and the parts of a path around one that is known.
+_BEFORE_NAME = b" \t\n([<=:,/"
+_AFTER_NAME = re.compile(rb"(?=[\s:.,;)\]>/]|\Z)")
+_REST_OF_PATH = re.compile(rb"(?=[\s:.,;)\]>]|\Z)|/\S*")
+_ROOT = re.compile(rb"(?:^|(?<=[\s(\[<=:]))/[^:\n]*\Z", re.MULTILINE)
+_REASONS = frozenset(phrase for phrase, _ in _PHRASES)
+
+
 def classify(reply: Reply, side: Side = Side.UNKNOWN) -> Fault:
-    """The fault of an error reply (4xx, 5xx). `raw` keeps the reply's text."""
-    raw = str(reply)
-    text = raw.lower()
-    kind = next((kind for phrase, kind in _PHRASES if phrase in text), None)
-    if kind is None:
-        kind = _CODES.get(reply.code, Kind.UNKNOWN)
-    return make_fault(kind, raw, side=side, retryable=kind is not Kind.INVALID_PATH_NAME)
+    """The fault of an error reply (4xx, 5xx). `raw` keeps the reply's text.
+
+    The kind is read from the server's own words: never from the names that the command had (`Reply.names`) and that the
+    server quotes. A file may be called "expired.csv".
+    """
+    text = _SearchedText(b"\n".join(reply.lines), reply.names)
+    kind = _kind(reply.code, text) or _CODES.get(reply.code, Kind.UNKNOWN)
+    return make_fault(kind, str(reply), side=side, retryable=kind is not Kind.INVALID_PATH_NAME)
+
+
+def is_full(reply: Reply) -> bool:
+    """Whether the server says that it has no session, or no connection, left at the moment."""
+    return reply.code in _FULL_CODES and _SearchedText(b"\n".join(reply.lines), reply.names).says_full
+
+
+def _kind(code: int, text: _SearchedText) -> Kind | None:
+    if code in _FULL_CODES and text.says_full:
+        return Kind.ENDPOINT_TOO_BUSY
+    return next((kind for phrase, kind in _PHRASES if text.says(phrase)), None)
+
+
+class _SearchedText:
+    """The words of a reply, in lower case, in which phrases are searched outside of quoted names only."""
+
+    def __init__(self, text: bytes, names: Iterable[bytes]) -> None:
+        plain = _UNSTABLE.sub(b"", text)
+        self._text = plain.decode("ascii", "replace").lower()
+        self._spans = [span for name in names for span in _quotations(plain, _UNSTABLE.sub(b"", name))]
+        # The whole text, or what stands at its end behind a name, is the reason, also for a file of the same name.
+        reason = self._text.rstrip(" .\n").rpartition(": ")[2]
+        if reason in _REASONS:
+            start = self._text.rindex(reason)
+            self._spans = [span for span in self._spans if span[0] < start]
+        rest = list(self._text)
+        for start, end in self._spans:
+            rest[start:end] = "/" * (end - start)
+        self._rest = "".join(rest)
+
+    def says(self, phrase: str) -> bool:
+        """Whether the phrase is there, and is not a part of a name, from its first to its last letter."""
+        return any(not self._is_quoted(*found.span()) for found in re.finditer(re.escape(phrase), self._text))
+
+    @property
+    def says_full(self) -> bool:
+        """`is_full`, whatever the code."""
+        return bool(_FULL.search(self._rest)) and not _LOCKED_OUT.search(self._rest)
+
+    def _is_quoted(self, start: int, end: int) -> bool:
+        return any(first <= start and end <= last for first, last in self._spans)
+
+
+def _quotations(text: bytes, name: bytes) -> Iterator[tuple[int, int]]:
+    """Where the text has the name, also below another root or without its first folders, or one of its folders."""
+    parts = [part for part in name.split(b"/") if part]
+    folders = [b"/".join(parts[:end]) for end in range(len(parts), 0, -1)]
+    for one in folders:
+        for start in _found(text, b"/" + one):
+            # With what the server puts before it (its root), and what lies in the folder.
+            root = _ROOT.search(text[:start])
+            end = _REST_OF_PATH.match(text, start + 1 + len(one))
+            if end:
+                yield root.start() if root else start, end.end()
+    tails = [b"/".join(parts[start:]) for start in range(len(parts))]
+    for one in (*tails, *(one for one in folders if b"/" in one)):
+        for start in _found(text, one):
+            if (not start or text[start - 1] in _BEFORE_NAME) and _AFTER_NAME.match(text, start + len(one)):
+                yield start, start + len(one)
+
+
+def _found(text: bytes, part: bytes) -> Iterator[int]:
+    start = text.find(part)
+    while start >= 0:
+        yield start
+        start = text.find(part, start + 1)

@@ -9,7 +9,6 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, aclosing, nullcontext
 from dataclasses import replace
-from functools import partial
 
 from identity.gsi.printable import error_text
 
@@ -17,7 +16,7 @@ from .connection import CONNECT_TIMEOUT, STALL_TIMEOUT, ControlConnection
 from .facts import Entry, FactsError, parse_line
 from .faults import Fault, FaultError, Kind, classify, make_fault
 from .replies import LINE_COST, MAX_LINE, Reply
-from .requests.passive import passive_port
+from .requests.passive import data_connection
 from .streams.tls_streams import ClientDataConnection
 
 #: Octets buffered for a slow consumer at which reading from the server pauses, and at which it resumes.
@@ -161,11 +160,9 @@ async def blocks_on_data(
 ) -> AsyncGenerator[Sequence[bytes], None]:
     """MLSD (RFC 3659 section 7.2) over a data connection, for servers without MLSC; or LIST. One at a time."""
     await connection.ask("MODE", b"S")  # a session that belonged to a lane is still in mode E
-    port = await passive_port(connection)
+    connect = await data_connection(connection, connection.data_tls() if connection.data_tls is not None else None)
     answer = asyncio.create_task(connection.request(verb, path))
     try:
-        tls = connection.data_tls() if connection.data_tls is not None else None
-        connect = partial(ClientDataConnection.open, connection.peer_host, port, tls)
         # Closed here, also where the consumer leaves: the garbage collector would do it when the loop has ended.
         async with aclosing(_read_lines(connect, answer)) as found:
             async for lines in found:

@@ -29,10 +29,14 @@ class ReplyError(Exception):
 
 
 class Reply(NamedTuple):
-    """One complete reply: its code, and its lines without the code, the separator and the line ends."""
+    """One complete reply: its code, and its lines without the code, the separator and the line ends.
+
+    names: of an error: the paths of the command that it answers, which its text may quote.
+    """
 
     code: int
     lines: tuple[bytes, ...]
+    names: tuple[bytes, ...] = ()
 
     @property
     def is_preliminary(self) -> bool:

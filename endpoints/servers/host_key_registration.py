@@ -15,6 +15,7 @@ from django.conf import settings
 from endpoints import concurrency_limits
 from endpoints.activation import status as activation
 from endpoints.addresses import gate
+from endpoints.addresses.answering import by_answer
 from endpoints.errors import EndpointInvalidError, NotActivatedError
 from endpoints.gridftp.connection import CONNECT_TIMEOUT
 from endpoints.gridftp.faults import FaultError
@@ -51,7 +52,8 @@ async def _read(user: User, spec: ServerSpec, jump_host: Endpoint | None) -> str
     jump = await asyncio.to_thread(activation.jump, user.pk, jump_host)
     if jump is not None:
         return await shown_host_key(spec.hostname, spec.port, timeout=CONNECT_TIMEOUT, jump=jump)
-    [host, *_] = await asyncio.to_thread(gate.resolve_target, spec.hostname, spec.port, allow=settings.ALLOW_TARGETS)
+    hosts = await asyncio.to_thread(gate.resolve_target, spec.hostname, spec.port, allow=settings.ALLOW_TARGETS)
+    host, *_ = await by_answer(hosts, spec.port)
     if spec.scheme == "ftpes":
         return await shown_key(host, spec.port, spec.hostname, settings.CERTIFICATES, timeout=CONNECT_TIMEOUT)
     return await shown_host_key(host, spec.port, timeout=CONNECT_TIMEOUT)

@@ -14,6 +14,7 @@ from django.conf import settings
 from endpoints.activation import status as activation
 from endpoints.activation.status import Logins
 from endpoints.addresses import gate
+from endpoints.addresses.answering import by_answer
 from endpoints.connect.login import AGENT_PORT
 from endpoints.errors import NotActivatedError
 from endpoints.gridftp.client import LIST_FACTS, GridFTPSession
@@ -45,7 +46,8 @@ async def addresses(server: Server, logins: Logins) -> list[str]:
     """
     if logins.through_jump_host:
         return [server.hostname]
-    return await asyncio.to_thread(gate.resolve_target, server.hostname, server.port, allow=settings.ALLOW_TARGETS)
+    hosts = await asyncio.to_thread(gate.resolve_target, server.hostname, server.port, allow=settings.ALLOW_TARGETS)
+    return await by_answer(hosts, server.port)
 
 
 async def open_session(servers: Sequence[Server], logins: Logins) -> RemoteSession:

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from endpoints.addresses.answering import by_answer
 from endpoints.connect.login import AGENT_PORT
 from endpoints.gridftp.faults import Side
 
@@ -95,7 +96,8 @@ class ServerAddresses:
     async def _resolved(self, place: Place) -> list[str]:
         if place.through_jump_host:
             return [place.host]
-        return await asyncio.to_thread(self._resolve, place.host, place.port)
+        hosts = await asyncio.to_thread(self._resolve, place.host, place.port)
+        return await by_answer(hosts, place.port)
 
     def _note_places(self, side: Side, known: Sequence[tuple[Place, Sequence[str]]]) -> None:
         for place, hosts in known:

@@ -15,6 +15,9 @@ from .pooled_sessions import PooledSession
 _OF_DATA_CONNECTIONS = frozenset(
     {Kind.CONNECT_FAILED, Kind.UNSUPPORTED, Kind.UNKNOWN, Kind.TIMEOUT, Kind.CONNECTION_RESET, Kind.CONNECTION_BROKEN}
 )
+#: Losses of a connection in the middle of a file.
+_LOSSES = frozenset({Kind.TIMEOUT, Kind.CONNECTION_RESET, Kind.CONNECTION_BROKEN})
+_ENDED = "A control connection ended in the middle of a file."
 #: Characters of a server's words in an event.
 MAX_WHY = 300
 
@@ -37,6 +40,7 @@ class Trial:
             self._passed = True
             self._pool.note_works(self.way, *self._addresses)
         if self._passed:
+            self._note_losses(events)
             return events
         for event in events:
             if _shows_failure(event):
@@ -44,6 +48,14 @@ class Trial:
                 why = (event.fault.raw or event.fault.advice)[:MAX_WHY]
                 self._pool.refuse(self.way, *self._addresses, why=why)
         return [_returned(event) for event in events] if self.failed else events
+
+    def _note_losses(self, events: Sequence[FileEvent]) -> None:
+        """A file whose control connection ends half-way begins anew in such a lane; this worker continues it."""
+        if type(self) is not Trial:
+            return
+        for event in events:
+            if isinstance(event, FileRefused) and event.fault.kind in _LOSSES:
+                self._pool.refuse(self.way, *self._addresses, why=_ENDED)
 
 
 def _shows_failure(event: FileEvent) -> TypeGuard[FileRefused]:

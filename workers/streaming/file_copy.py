@@ -11,6 +11,8 @@ from endpoints.gridftp.faults import FaultError, Side
 from endpoints.gridftp.streams.digest import Digest
 from endpoints.gridftp.streams.file_streams import FileReader, FileWriter, OctetShare
 
+#: Seconds for the destination to store what came before the source failed.
+CONFIRM_TIMEOUT = 30.0
 _T = TypeVar("_T")
 
 
@@ -68,6 +70,10 @@ class FileCopy:
                 data = await at_side(Side.SOURCE, self._reader.read())
             await at_side(Side.DESTINATION, self._writer.finish())
             return self.position
+        except FaultError as error:
+            if error.fault.side is Side.SOURCE and self._writer:
+                await self._confirm(self._writer)
+            raise
         finally:
             await self._close()
 
@@ -78,6 +84,12 @@ class FileCopy:
         await at_side(Side.DESTINATION, writer.write(data))
         self.position += len(data)
         self._progressed()
+
+    async def _confirm(self, writer: FileWriter) -> None:
+        """End the file where the source has failed: a server that reports success has stored all that came."""
+        with contextlib.suppress(FaultError, TimeoutError):
+            async with asyncio.timeout(CONFIRM_TIMEOUT):
+                await writer.finish()
 
     async def _close(self) -> None:
         if self._reading and not self._reading.done():

@@ -7,10 +7,12 @@ import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from endpoints.gridftp.client import GridFTPSession
 from endpoints.gridftp.faults import Fault, FaultError, FaultScope, Kind, Side, make_fault
 from endpoints.gridftp.ranges import RangeSet
 from endpoints.gridftp.streams.digest import ALGORITHMS, Digest
 from endpoints.gridftp.streams.file_streams import FileReader, FileWriter, OctetShare
+from endpoints.gridftp.third_party.growth import SizeOf
 from endpoints.gridftp.third_party.slots import (
     FileEvent,
     FileProgress,
@@ -43,11 +45,13 @@ class _Under:
     reported: int = 0
     reported_at: float = 0.0
     offset: int = 0
+    #: Octets that the destination has, by its own words after its connection was lost.
+    told: int = 0
 
     @property
     def on_disk(self) -> RangeSet | None:
         """The beginning of the file that the destination has stored; None: nothing of it."""
-        stored = self.copy.stored if self.copy else self.offset
+        stored = max(self.copy.stored, self.told) if self.copy else self.offset
         return RangeSet([(0, stored)]) if stored else None
 
 
@@ -55,7 +59,7 @@ class StreamedLane:
     """Moves files one after the other, or as many at once as both sessions can carry.
 
     give_back: takes a clean session for the pool. verify: whether checksums of all files are compared later.
-    encrypt: nothing may travel in clear.
+    encrypt: nothing may travel in clear. size_of: asks the destination for the octets of a path, on another session.
     """
 
     def __init__(
@@ -69,7 +73,9 @@ class StreamedLane:
         give_back: Callable[[PooledSession], None],
         verify: bool,
         encrypt: bool,
+        size_of: SizeOf | None = None,
     ) -> None:
+        self._size_of = size_of
         self.protection = protection
         self.data_way: DataWay | None = data_way
         self._source = source
@@ -143,6 +149,7 @@ class StreamedLane:
                 one, FileSettled(one.file, size - one.offset if octets(one.file.ranges) == one.offset else None)
             )
         except FaultError as error:
+            await self._ask_what_is_there(one, error.fault)
             self._refused(one, error.fault)
         except Exception as error:
             self._refused(one, make_fault(Kind.INTERNAL_ERROR, f"{type(error).__name__} in a stream"))
@@ -206,6 +213,21 @@ class StreamedLane:
         except FaultError:
             return None
         return Digest(algorithm) if algorithm in ALGORITHMS else None
+
+    async def _ask_what_is_there(self, one: _Under, fault: Fault) -> None:
+        """Ask a server how much it has of a file after the connection to it was lost.
+
+        Plain FTP servers write a file from its beginning on, so its size shows how much is there. Only a name of this
+        try's own is asked for: under another one the octets of an older file may lie. The toolkit's server may have
+        spoiled the beginning (docs/decisions/0002).
+        """
+        inner = self._destination.inner
+        lost = fault.side is Side.DESTINATION and fault.scope is not FaultScope.FILE
+        plain = isinstance(inner, GridFTPSession) and inner.is_plain_ftp
+        if not (lost and plain and one.copy and one.copy.begun and one.file.temporary_path and self._size_of):
+            return
+        size = await self._size_of(inner.encode_path(self._destination.plain_path(one.file.temporary_path)))
+        one.told = min(size or 0, one.copy.position)
 
     # ---- events
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from endpoints.gridftp.faults import Fault, FaultError, FaultScope, Kind
+from endpoints.gridftp.third_party.growth import SizeOf
 from transferapi.tasks.records import CLEAR, ENCRYPTED, STREAMED, DataProtection, DataWay
 from workers.sessions.pool import SessionPool
 from workers.sessions.pooled_sessions import PooledSession
@@ -22,8 +23,12 @@ def open_lane(
     pool: SessionPool,
     streams: TaskStreams,
     options: Mapping[str, object],
+    size_of: SizeOf | None = None,
 ) -> StreamedLane:
-    """A lane through this worker. Raises FaultError where the task wants encryption, and a server has none."""
+    """A lane through this worker. Raises FaultError where the task wants encryption, and a server has none.
+
+    size_of: `StreamedLane`.
+    """
     encrypt = bool(options.get("encrypt_data"))
     clear = [session for session in (source, destination) if not session.inner.protected]
     if clear and encrypt:
@@ -39,6 +44,7 @@ def open_lane(
         give_back=lambda session: pool.put(session.session_key, session.inner),
         verify=bool(options.get("verify_checksum")),
         encrypt=encrypt,
+        size_of=size_of,
         data_way=told(source, destination, pool, direct=False) or DataWay(STREAMED, _why(source, destination)),
     )
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from cryptography.exceptions import UnsupportedAlgorithm
 
 from endpoints.gridftp.connection import CONNECT_TIMEOUT, ControlConnection, within
-from endpoints.gridftp.faults import FaultError, Kind, make_fault
+from endpoints.gridftp.faults import FaultError, Kind, classify, is_full, make_fault
 from endpoints.gridftp.login import NameAndPassword
 from endpoints.gridftp.streams.tls_streams import TlsClient
 from identity.gsi.printable import error_text
@@ -126,5 +126,7 @@ def key_of(shown: bytes) -> str:
 async def _demand(connection: ControlConnection, verb: str, argument: bytes) -> None:
     """A server that refuses gets nothing in clear. Raises FaultError."""
     reply = await connection.request(verb, argument)
+    if is_full(reply):
+        raise FaultError(classify(reply))
     if reply.is_error:
         raise FaultError(make_fault(Kind.INSECURE_SERVER, f"{verb} {argument.decode()}: {reply}"))

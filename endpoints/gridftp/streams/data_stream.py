@@ -7,28 +7,49 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import ssl
+import time
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Self
+from typing import Self, TypeVar
 
 from endpoints.gridftp.client import GridFTPSession
-from endpoints.gridftp.connection import CONNECT_TIMEOUT, STALL_TIMEOUT
+from endpoints.gridftp.connection import CONNECT_TIMEOUT, STALL_TIMEOUT, ControlConnection
 from endpoints.gridftp.faults import FaultError, Kind, classify, make_fault
 from endpoints.gridftp.replies import Reply
-from endpoints.gridftp.requests.passive import passive_port
+from endpoints.gridftp.requests.passive import data_connection, passive_port
 from identity.gsi.printable import error_text
 
 from .protection import protect
 from .tls_streams import ClientDataConnection
 
+#: Octets that were sent last and that may be in the buffers of TCP and of the server.
+UNCERTAIN = 16 * 2**20
+#: Seconds for the answer to a file whose octets are all sent, at most.
+LONGEST_END = 3600.0
+_T = TypeVar("_T")
+
 
 class DataStream:
-    """The data connection of one RETR or STOR, and the answer to the command."""
+    """The data connection of one RETR or STOR, and the answer to the command.
 
-    def __init__(self, answer: asyncio.Task[Reply], connection: ClientDataConnection) -> None:
+    Each wait is for the other end, and ends when nothing moves for the stall limit of the session. Between two of them
+    this end may take its time: nobody counts the silence of the control connection.
+    """
+
+    def __init__(
+        self,
+        control: ControlConnection,
+        answer: asyncio.Task[Reply],
+        connection: ClientDataConnection,
+        watched_here: contextlib.ExitStack,
+    ) -> None:
         self._answer = answer
         self._connection = connection
+        self._limit = STALL_TIMEOUT if control.stall_timeout is None else control.stall_timeout
+        self._watched_here = watched_here
+        self._begun = time.monotonic()
         connection.abort_if_refused(answer)
 
     @classmethod
@@ -38,33 +59,37 @@ class DataStream:
         """Send the command, and connect. offset: of the first octet. encrypt: the endpoint demands it."""
         encoded = session.encode_path(path)
         context = await protect(session, encrypt=encrypt)
-        ask = session.connection.ask
+        control = session.connection
         way = await _agreed(session, context)
         if offset:
-            await ask("REST", b"%d" % offset)
-        answer = asyncio.create_task(session.connection.request(verb, encoded))
+            await control.ask("REST", b"%d" % offset)
+        answer = asyncio.create_task(control.request(verb, encoded))
         connecting = asyncio.create_task(_connect(way))
         try:
             await asyncio.wait((answer, connecting), return_when=asyncio.FIRST_COMPLETED)
             _raise_refusal(answer)
-            return cls(answer, await asyncio.shield(connecting))
+            opened = await asyncio.shield(connecting)
         except (OSError, TimeoutError) as error:
             raise await _explained(answer, error) from None
         except BaseException:
             answer.cancel()
             await _give_up(connecting)
             raise
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(control.patient(math.inf))
+            return cls(control, answer, opened, stack.pop_all())
 
     async def read(self) -> bytes:
         """The next octets; b"" at the end of the file, after the server has reported success."""
         try:
-            async with asyncio.timeout(STALL_TIMEOUT):
-                data = await self._connection.read()
-                if not data:
-                    # ProFTPD waits for this end to be closed, for ten seconds, before it answers.
-                    self._connection.abort()
+            data = await self._while_moving(self._connection.read(), self._limit)
+            if not data:
+                # ProFTPD waits for this end to be closed, for ten seconds, before it answers.
+                self._connection.abort()
+                async with asyncio.timeout(self._limit):
                     _raise_error(await asyncio.shield(self._answer))
-                return data
+                self._watched_here.close()
+            return data
         except (OSError, TimeoutError) as error:
             raise await _explained(self._answer, error) from None
 
@@ -72,26 +97,46 @@ class DataStream:
         """Send the next octets; waits while too much is buffered."""
         try:
             _raise_refusal(self._answer)
-            async with asyncio.timeout(STALL_TIMEOUT):
-                await self._connection.write(piece)
+            await self._while_moving(self._connection.write(piece), self._limit)
         except (OSError, TimeoutError) as error:
             raise await _explained(self._answer, error) from None
 
     async def end(self) -> None:
         """End the file, and wait until the server reports success."""
         try:
-            async with asyncio.timeout(STALL_TIMEOUT):
+            async with asyncio.timeout(self._limit):
                 await self._connection.end()
-                _raise_error(await asyncio.shield(self._answer))
+            _raise_error(await self._while_moving(asyncio.shield(self._answer), self._last_limit()))
+            self._watched_here.close()
         except (OSError, TimeoutError) as error:
             raise await _explained(self._answer, error) from None
 
     async def close(self) -> None:
         """Close the data connection at once."""
+        self._watched_here.close()
         self._connection.abort()
         self._answer.cancel()
         with contextlib.suppress(asyncio.CancelledError, FaultError):
             await self._answer
+
+    async def _while_moving(self, work: Awaitable[_T], limit: float) -> _T:
+        """Wait for this while octets come or go. Raises TimeoutError after `limit` seconds in which none did."""
+        waited = asyncio.ensure_future(work)
+        try:
+            moved: int | None = None
+            while not waited.done() and moved != (moved := self._connection.moved):
+                await asyncio.wait((waited,), timeout=limit)
+            if not waited.done():
+                raise TimeoutError(f"nothing moved for {limit:.0f} s")
+            return waited.result()
+        finally:
+            waited.cancel()
+
+    def _last_limit(self) -> float:
+        """The limit for the answer when all is sent: a slow server may still have `UNCERTAIN` octets to write."""
+        rate = self._connection.sent / max(0.001, time.monotonic() - self._begun)
+        least = min(UNCERTAIN, self._connection.sent)
+        return min(max(self._limit, 2 * least / max(1.0, rate)), LONGEST_END)
 
 
 async def _give_up(connecting: asyncio.Task[ClientDataConnection]) -> None:
@@ -111,11 +156,12 @@ async def _agreed(
         command = b"WAYBILL DATA " + relayed.token.encode()
         await asyncio.gather(connection.ask("MODE", b"S"), connection.ask("SITE", command))
         return relayed.open
-    _, port = await asyncio.gather(connection.ask("MODE", b"S"), passive_port(connection))
     if connection.forward_data is not None:
+        _, port = await asyncio.gather(connection.ask("MODE", b"S"), passive_port(connection))
         return partial(connection.forward_data, port)
     tls = connection.data_tls() if connection.data_tls is not None else context
-    return partial(ClientDataConnection.open, connection.peer_host, port, tls)
+    _, way = await asyncio.gather(connection.ask("MODE", b"S"), data_connection(connection, tls))
+    return way
 
 
 async def _connect(way: Callable[[], Awaitable[ClientDataConnection]]) -> ClientDataConnection:

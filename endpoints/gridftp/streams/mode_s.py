@@ -8,12 +8,9 @@ from __future__ import annotations
 from endpoints.gridftp.client import GridFTPSession
 from endpoints.gridftp.faults import FaultError
 
-from .data_stream import DataStream
+from .data_stream import UNCERTAIN, DataStream
 from .digest import Digest
 from .file_streams import PIECE, OctetBudget, OctetShare
-
-#: Octets that were sent last and that may be in the buffers of TCP and of the server: not counted as stored.
-UNCERTAIN = 16 * 2**20
 
 
 class _ModeSFile:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl
+import sys
 from typing import NamedTuple, Protocol
 
 from endpoints.gridftp.replies import Reply
@@ -29,18 +30,22 @@ class TlsClient(NamedTuple):
 class ClientDataConnection:
     """A connected socket. Raises OSError (ssl.SSLError too)."""
 
+    #: Octets that have come and that were given to the system or to ssh.
+    received = sent = 0
+
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
 
     @classmethod
     async def open(cls, host: str, port: int, tls: TlsClient | ssl.SSLContext | None) -> ClientDataConnection:
         """tls: None: in clear."""
-        connected = await connect(host, port)
-        try:
-            reader, writer = await asyncio.open_connection(sock=connected, limit=PIECE)
-        except BaseException:
-            connected.close()
-            raise
+        return await cls.on(*await connected(host, port), tls)
+
+    @classmethod
+    async def on(
+        cls, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, tls: TlsClient | ssl.SSLContext | None
+    ) -> ClientDataConnection:
+        """`open` for a connection that was made before."""
         if tls is None:
             return cls(reader, writer)
         connection = _TlsConnection(reader, writer, tls if isinstance(tls, TlsClient) else TlsClient(tls))
@@ -53,16 +58,32 @@ class ClientDataConnection:
 
     async def read(self) -> bytes:
         """b"" at the end."""
-        return await self._reader.read(PIECE)
+        data = await self._reader.read(PIECE)
+        self.received += len(data)
+        return data
 
     async def write(self, data: bytes) -> None:
         """Waits while too much is buffered."""
-        self._writer.write(data)
+        await self._write(data)
+
+    async def _write(self, octets: bytes) -> None:
+        self._writer.write(octets)
+        self.sent += len(octets)
         await self._writer.drain()
 
     async def end(self) -> None:
         """Nothing more is sent."""
         self._writer.write_eof()
+
+    @property
+    def moved(self) -> int:
+        """A number that grows while octets come, or go to the other end, also out of the buffers on this side."""
+        return self.received + self.sent - self._buffered()
+
+    def _buffered(self) -> int:
+        """Octets that the other end has not acknowledged, as far as the system reports it (tcp(7), SIOCOUTQ)."""
+        transport = self._writer.transport
+        return transport.get_write_buffer_size() + _queued(transport.get_extra_info("socket"))
 
     def abort_if_refused(self, answer: asyncio.Future[Reply]) -> None:
         """A server that refuses the command may leave the data connection open, and silent."""
@@ -134,10 +155,32 @@ class _TlsConnection(ClientDataConnection):
 
     async def _receive(self) -> bool:
         """Whether there was more."""
-        data = await self._reader.read(PIECE)
+        data = await super().read()
         self._incoming.write(data)
         return bool(data)
 
     async def _flush(self) -> None:
-        self._writer.write(self._outgoing.read())
-        await self._writer.drain()
+        await self._write(self._outgoing.read())
+
+
+async def connected(host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A TCP connection for data. Raises OSError."""
+    sock = await connect(host, port)
+    try:
+        return await asyncio.open_connection(sock=sock, limit=PIECE)
+    except BaseException:
+        sock.close()
+        raise
+
+
+def _queued(sock: object) -> int:
+    """Octets in the system's send buffer; 0 where it does not report them."""
+    if sys.platform != "linux" or sock is None:
+        return 0
+    import fcntl
+    import termios
+
+    with contextlib.suppress(OSError, AttributeError, ValueError):
+        answer = fcntl.ioctl(sock.fileno(), termios.TIOCOUTQ, bytes(4))  # type: ignore[attr-defined]
+        return int.from_bytes(answer, sys.byteorder)
+    return 0

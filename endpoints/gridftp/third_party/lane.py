@@ -13,6 +13,7 @@ from endpoints.gridftp.faults import Fault, FaultScope, Kind, Side, make_fault
 from endpoints.gridftp.wire.fenced_socket import connect
 
 from .data_path import DataAddress, DataPath, RelayPorts
+from .growth import GrowthWatch, SizeOf
 from .listening_source import ListeningSourcePair
 from .pair import ThirdPartyPair
 from .pair_states import PairState
@@ -32,7 +33,8 @@ class ThirdPartyLane:
     token: of the relay by which two servers move data that cannot reach each other (`SITE WAYBILL DATA`).
     entrances: ports of the relay to which the source connects; they are closed with the lane.
     flushes: whether this service may connect to the listener's data port (`Flush`); else the lane is given up.
-    stall_timeout: seconds without an octet from either side, while files are under way, until the lane is lost.
+    stall_timeout: seconds without a sign of life from either side, while files are under way, until the lane is lost.
+    size_of: in MODE S, the sign of life of a file on its way (`growth`).
     The sessions belong to the lane until `release` returns them.
     """
 
@@ -49,6 +51,7 @@ class ThirdPartyLane:
         token: str = "",
         flushes: bool = True,
         entrances: RelayPorts | None = None,
+        size_of: SizeOf | None = None,
     ) -> None:
         self.source = source
         self.destination = destination
@@ -64,6 +67,9 @@ class ThirdPartyLane:
         self._entrances = entrances
         self._listener = path.listener
         channels = (source.connection.channel, destination.connection.channel)
+        #: In MODE S only a server of ours reports that data flow.
+        self._growth = GrowthWatch(stall_timeout, size_of) if stream_mode and not path.ours else None
+        self._asking: asyncio.Task[None] | None = None
         self._pair = (
             ListeningSourcePair(*channels, accept_address=accept_address, path=path)
             if listener is Side.SOURCE
@@ -134,8 +140,8 @@ class ThirdPartyLane:
         """End the lane: return the two sessions if they can be used again; else close them and return None."""
         if self._watch:
             self._watch.cancel()
-        for flush in self._flushes:
-            flush.cancel()
+        for task in (*self._flushes, *filter(None, [self._asking])):
+            task.cancel()
         if self._entrances is not None:
             self._entrances.end()
         clean = self.idle and self.source.usable and self.destination.usable
@@ -219,8 +225,15 @@ class ThirdPartyLane:
         if not self.alive:
             return
         last = max(self.source.connection.last_activity, self.destination.connection.last_activity, self._busy_since)
-        silent = self._loop.time() - last
-        if self._pair.under_way and silent > self._stall_timeout:
+        now = self._loop.time()
+        limit = self._stall_timeout
+        if self._growth is not None and (transfer := self._pair.in_stream):
+            last = max(last, self._growth.grown_at)
+            limit = self._growth.limit(transfer)
+            if self._growth.due(transfer, now, now - last) and (self._asking is None or self._asking.done()):
+                self._asking = self._loop.create_task(self._growth.ask(now))
+        silent = now - last
+        if self._pair.under_way and silent > limit:
             self.abort(make_fault(Kind.TIMEOUT, f"no data and no reply from either server for {silent:.0f} s"))
         else:
             self._watch_later()

@@ -121,6 +121,12 @@ class ListeningSourcePair(PairBase[_File]):
         """`ThirdPartyPair.begun`."""
         return [file.transfer.tag for file in self._moving() if file.begun]
 
+    @property
+    def in_stream(self) -> Transfer | None:
+        """The first file that both sides have begun."""
+        both = (file.transfer for file in self._moving() if file.source.started and file.destination.started)
+        return next(both, None)
+
     def waits_at(self, address: DataAddress) -> bool:
         """`ThirdPartyPair.waits_at`."""
         return any(file.state is ListeningState.STORED and address in file.addresses for file in self._files)

@@ -88,6 +88,8 @@ class ThirdPartyPair(PairBase[Slot]):
         self._last_listen = 0
         #: Where the listener waits: one address, or one of each of its data nodes.
         self._addresses: tuple[DataAddress, ...] = ()
+        #: Whether the connector of a pair in MODE S has accepted a PORT.
+        self._port_accepted = False
         self._set_mode()
         if not stream_mode:
             self._take(PairInput.ADDRESS_NEEDED)
@@ -108,6 +110,12 @@ class ThirdPartyPair(PairBase[Slot]):
     def begun(self) -> list[object]:
         """Tags of the files under way that the destination has opened under their real names."""
         return [slot.transfer.tag for slot in self._slots if slot.begun]
+
+    @property
+    def in_stream(self) -> Transfer | None:
+        """In MODE S: the file that both sides have begun, and not both have ended."""
+        slot = self._slots[0] if self.stream_mode and self._slots else None
+        return slot.transfer if slot and slot.source.started and slot.destination.started else None
 
     def waits_at(self, address: DataAddress) -> bool:
         """Whether the listener may still wait there for a connection that nobody makes (`Flush`)."""
@@ -150,9 +158,24 @@ class ThirdPartyPair(PairBase[Slot]):
         self._send(self._path.listener, *self._path.listen, step=steps.Listen(self._last_listen))
 
     def _connect(self) -> None:
+        if self.stream_mode and not self._port_accepted:
+            # Most plain FTP servers refuse PORT: then a file is not asked for in vain.
+            self._send(self._path.connector, *self._path.connect(self._addresses), step=steps.CONNECT)
+            return
         self._send(self._path.connector, *self._path.connect(self._addresses))
+        self._move_by_connector()
+
+    def _move_by_connector(self) -> None:
         for slot in self._slots:
             self._move(self._path.connector, slot)
+
+    def _connecting(self, reply: Reply) -> None:
+        """The first answer to PORT. Where the file was refused meanwhile, nothing more is sent."""
+        self._port_accepted = not reply.is_error
+        if reply.is_error:
+            self._prepared(self._path.connector, steps.REQUIRED, reply)
+        elif self.state in ADDRESSED:
+            self._move_by_connector()
 
     def _advance(self) -> None:
         """Send what may be sent now."""
@@ -210,6 +233,8 @@ class ThirdPartyPair(PairBase[Slot]):
                 self._take(PairInput.SIDE_FAILED if slot.side(side).fault else PairInput.SIDE_SUCCEEDED)
             case steps.Listen(number):
                 self._listening(number, reply)
+            case steps.Connect():
+                self._connecting(reply)
             case steps.Close():
                 self._take(PairInput.CONNECTOR_ANSWERED)
             case steps.Rename(slot):

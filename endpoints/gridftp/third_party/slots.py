@@ -20,10 +20,12 @@ HEAD = 4 * 2**20
 MAX_RANGES = 200
 #: The most range markers for one file: one a second for eleven days.
 MAX_MARKERS = 1_000_000
-#: Kinds that often are only a consequence of a fault on the other side: any other kind says more about the cause.
-CONSEQUENCES = frozenset(
-    {Kind.UNKNOWN, Kind.CONNECT_FAILED, Kind.CONNECTION_BROKEN, Kind.CONNECTION_RESET, Kind.TIMEOUT}
-)
+#: Kinds that often are only a consequence of a fault on the other side: any other kind says more about the cause. Of
+#: two of them the earlier one says more: a sender meets a reset, and no peer, whatever ended the receiver.
+_BY_MEANING = (
+    Kind.CONNECT_FAILED, Kind.UNKNOWN, Kind.TIMEOUT, Kind.CONNECTION_BROKEN, Kind.CONNECTION_RESET,
+)  # fmt: skip
+CONSEQUENCES = frozenset(_BY_MEANING)
 
 
 class Transfer(NamedTuple):
@@ -169,7 +171,7 @@ class Slot:
     def cause(self) -> Fault:
         """The fault, of one or two, that says more about the cause. At least one side has a fault."""
         faults = [side.fault for side in (self.source, self.destination) if side.fault]
-        return min(faults, key=lambda fault: fault.kind in CONSEQUENCES)
+        return min(faults, key=lambda fault: _BY_MEANING.index(fault.kind) if fault.kind in CONSEQUENCES else -1)
 
     def restart_argument(self, *, stream_mode: bool) -> bytes:
         """The argument of REST: ranges in mode E, one offset in mode S (RFC 3659 section 5)."""

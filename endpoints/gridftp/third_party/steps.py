@@ -19,6 +19,10 @@ class Listen(NamedTuple):
     number: int
 
 
+class Connect(NamedTuple):
+    """PORT to a connector that may refuse it: nothing else is sent to it before it has accepted one."""
+
+
 class Close(NamedTuple):
     """PASV to the connector, which closes its cached data connections."""
 
@@ -47,5 +51,6 @@ class Remove(NamedTuple):
 
 REQUIRED = Setup(required=True)
 OPTIONAL = Setup(required=False)
+CONNECT = Connect()
 CLOSE = Close()
 REMOVE = Remove()

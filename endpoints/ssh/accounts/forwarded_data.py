@@ -18,19 +18,25 @@ class ForwardedData(ClientDataConnection):
 
     async def read(self) -> bytes:
         try:
-            return await self._ssh_reader.read(PIECE)
+            data = await self._ssh_reader.read(PIECE)
         except asyncssh.Error as error:
             raise ConnectionResetError(str(error)) from None
+        self.received += len(data)
+        return data
 
     async def write(self, data: bytes) -> None:
         try:
             self._ssh_writer.write(data)
+            self.sent += len(data)
             await self._ssh_writer.drain()
         except asyncssh.Error as error:
             raise ConnectionResetError(str(error)) from None
 
     async def end(self) -> None:
         self._ssh_writer.write_eof()
+
+    def _buffered(self) -> int:
+        return int(self._ssh_writer.channel.get_write_buffer_size())
 
     def abort(self) -> None:
         self._ssh_writer.channel.abort()

@@ -31,6 +31,8 @@ from .files import WINDOW, SftpReader, SftpWriter, answered
 _T = TypeVar("_T")
 #: Octets that the server may send before we have taken them: the window of a channel.
 CHANNEL_WINDOW = WINDOW
+#: The flag of a read-only file system in an answer to statvfs@openssh.com (SSH_FXE_STATVFS_ST_RDONLY).
+READ_ONLY = 1
 #: Channels of one connection that write a large file: OpenSSH's server has a window of 2 MB for each, and allows ten.
 CHANNELS, MANY_CHANNELS_ABOVE = 4, 4 * 2**20
 #: Small requests in flight, and entries of a listing in one batch.
@@ -205,7 +207,8 @@ class SftpSession:
         try:
             await self._ask(lambda: self._client.mkdir(encoded))
         except FaultError as error:
-            raise FaultError(await self._known(error.fault, path, Kind.PATH_EXISTS)) from None
+            fault = await self._known(error.fault, path, Kind.PATH_EXISTS)
+            raise FaultError(await self._why_not_written(fault, encoded)) from None
 
     async def remove(self, entries: Sequence[tuple[str, bool]]) -> Sequence[Fault | None]:
         """Remove each (path, is_directory), pipelined, in this order; None for success."""
@@ -284,7 +287,8 @@ class SftpSession:
         try:
             files = [await self._ask(lambda: channels[0].open(encoded, flags, encoding=None, block_size=0))]
         except FaultError as error:
-            raise FaultError(await self._known(error.fault, path, Kind.IS_A_DIRECTORY)) from None
+            fault = await self._known(error.fault, path, Kind.IS_A_DIRECTORY)
+            raise FaultError(await self._why_not_written(fault, encoded)) from None
 
         def again(channel: asyncssh.SFTPClient) -> Awaitable[asyncssh.SFTPClientFile]:
             return self._ask(lambda: channel.open(encoded, asyncssh.FXF_WRITE, encoding=None, block_size=0))
@@ -370,13 +374,15 @@ class SftpSession:
         return make_fault(kind, fault.raw) if fits else fault
 
     async def _why_not_written(self, fault: Fault, path: bytes) -> Fault:
-        """A plain "Failure" of a write often means a full disk (statvfs@openssh.com)."""
+        """A plain "Failure" of a write often means a full disk, or a read-only one (statvfs@openssh.com)."""
         if fault.kind is not Kind.UNKNOWN:
             return fault
         try:
             space = await self._ask(lambda: self._client.statvfs(path.rpartition(b"/")[0] or b"/"))
         except FaultError:
             return fault
+        if space.flags & READ_ONLY:
+            return make_fault(Kind.PERMISSION_DENIED, f"{fault.raw} (Read-only file system)")
         return make_fault(Kind.NO_SPACE_LEFT, fault.raw) if space.bavail == 0 or space.favail == 0 else fault
 
 

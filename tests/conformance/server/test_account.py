@@ -78,3 +78,30 @@ def test_another_account_that_is_first_at_a_data_port_neither_gets_nor_gives_any
                 assert read_all(data) == (b"ours" if not sent else b"")
             assert dialogue.outcome().code == 226
     assert (folder / "new").read_bytes() == b"ours, too"
+
+
+@by_root
+@pytest.mark.parametrize("mode", ["S", "E"])
+def test_a_data_connection_of_another_account_is_told_within_seconds_by_the_side_that_refuses_it(server, folder, mode):
+    """The sender may have written all its octets before it notices, and reports success."""
+    with Dialogue(server.port) as dialogue:
+        dialogue.demand(f"MODE {mode}")
+        host, port = dialogue.passive()
+        dialogue.send("STOR /sent")
+        as_another(f"exec 3<>/dev/tcp/{host}/{port}; echo theirs >&3; sleep 0.2")
+        outcome = dialogue.outcome()
+    assert outcome.code == 425
+    assert "another account" in outcome.text
+    assert not (folder / "sent").exists() or not (folder / "sent").read_bytes()
+
+
+@by_root
+def test_another_account_cannot_keep_the_right_peer_out(server, folder):
+    with Dialogue(server.port) as dialogue:
+        host, port = dialogue.passive()
+        dialogue.send("STOR /sent")
+        as_another(f"exec 3<>/dev/tcp/{host}/{port}; read -t 5 line <&3 || true")
+        with connect((host, port)) as data:
+            data.sendall(b"ours")
+        assert dialogue.outcome().code == 226
+    assert (folder / "sent").read_bytes() == b"ours"

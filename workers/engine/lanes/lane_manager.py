@@ -89,7 +89,8 @@ class LaneManager:
             return
         self._post_transfer.resume()
         self._start_background()
-        for index in range(min(self._file_queue.lanes_wanted(), self._work.spec.most_lanes)):
+        wanted = min(self._file_queue.lanes_wanted(), self._work.spec.most_lanes)
+        for index in range(self._lane_pool.allowed(wanted)):
             if index not in self._lane_workers:
                 self._post_transfer.prepare()
                 self._lane_workers[index] = self._work.spawn(self._lane_worker(index))
@@ -164,17 +165,22 @@ class LaneManager:
         self._work.more_to_do()
 
     async def _work_in_lanes(self, index: int) -> None:
-        while (plan := self._file_queue.plan()) and index < plan.concurrency and not self._closed_to_new:
+        while (plan := self._file_queue.plan()) and self._may_go_on(index, plan):
             if await self._work.wait_out_backoff():
                 return
             self._plan_monitor.announce(plan)
             lane_slot = await self._lane_pool.take(plan, index)
             if lane_slot is None:
+                if self._lane_pool.full:
+                    return
                 continue
             self._lane_slots[index] = lane_slot
             await self._drive(lane_slot, index)
             del self._lane_slots[index]
             await self._lane_pool.give_back(lane_slot)
+
+    def _may_go_on(self, index: int, plan: Plan) -> bool:
+        return index < self._lane_pool.allowed(plan.concurrency) and not self._closed_to_new
 
     async def _drive(self, lane_slot: LaneSlot, index: int) -> None:
         """Keep the lane full until there is no more work for it, or until it is lost."""
@@ -188,7 +194,7 @@ class LaneManager:
                 continue
             self._handle(await lane.events(), lane_slot)
             self._flush_if_last()
-        if not lane.alive:
+        if not lane.alive and not lane_slot.full:
             self.counter.fault()
             self._work.connection_failed()
 
@@ -220,6 +226,10 @@ class LaneManager:
                 case FileRefused(FileRow() as file):
                     self.counter.left(file)
                     self._left(file, lane_slot)
+                    if not event.trusted and self._lane_pool.lost_to_full_server(lane_slot, event.fault):
+                        self._background.start(self._lane_pool.limit_without(event.fault))
+                        returned.suspect.append(replace(file, begun=True) if event.begun else file)
+                        continue
                     self._faults.file_refused(file, event, lane_alive=lane_slot.lane.alive)
                 case FileReturned(FileRow() as file, suspect, begun):
                     self.counter.left(file)

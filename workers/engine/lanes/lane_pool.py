@@ -6,9 +6,10 @@ import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from endpoints.gridftp.faults import FaultError, Side
+from endpoints.gridftp.faults import Fault, FaultError, Kind, Side
 from transferapi.tasks.records import LEVELS, DataProtection, DataWay, FileRow
 from workers.engine.ports import Lane
+from workers.engine.tuning.lane_backoff import LaneLimit
 from workers.engine.tuning.opening import FAR, LANES
 from workers.engine.tuning.plan import Plan
 from workers.engine.tuning.transport import wanted
@@ -20,6 +21,7 @@ from .counter import TransferCounter
 #: Seconds that the closing of a lane may take when the slice ends.
 CLOSE_TIMEOUT = 0.5
 NO_UDT = "UDT_NOT_USED"
+FEWER_SESSIONS = "FEWER_SESSIONS"
 
 
 @dataclass(slots=True)
@@ -32,6 +34,8 @@ class LaneSlot:
     #: Data streams of the lane; 0 before they are set.
     parallelism: int = 0
     under_way: dict[int, FileRow] = field(default_factory=dict)
+    #: It is lost because a server takes no data connection beside those of other lanes.
+    full: bool = False
 
 
 class LanePool:
@@ -42,6 +46,10 @@ class LanePool:
         self._tuner = tuner
         self._counter = counter
         self._parked: list[LaneSlot] = []
+        #: Lanes that are open, parked ones too.
+        self._open_lanes = 0
+        self._limit = LaneLimit()
+        self._begun = work.clock.now()
         #: Opens lanes before the files are known.
         self._ahead: asyncio.Task[None] | None = None
         self._ahead_count = 0
@@ -62,11 +70,41 @@ class LanePool:
             self._ahead_count = min(self._tuner.expected_lanes or LANES[FAR], self._tuner.most_lanes)
             self._ahead = self._work.spawn(self._open_ahead())
 
+    def allowed(self, wanted: int) -> int:
+        """How many of these lanes may be open: fewer where a server is full."""
+        return self._limit.allowed(self._now(), wanted)
+
+    @property
+    def full(self) -> bool:
+        """Whether a server takes no lane beside those that are open."""
+        return bool(self._open_lanes) and self.allowed(self._open_lanes + 1) <= self._open_lanes
+
+    def lost_to_full_server(self, lane_slot: LaneSlot, fault: Fault) -> bool:
+        """Whether this lane met a full server while others are open: then its file is not at fault."""
+        lane_slot.full = fault.kind is Kind.ENDPOINT_TOO_BUSY and self._open_lanes > 1
+        return lane_slot.full
+
+    async def limit_to(self, lanes: int, fault: Fault) -> None:
+        """A server takes no further session: the files go on in the lanes that are open, and nothing waits."""
+        if self._limit.refused(self._now(), lanes):
+            counted = "one lane" if lanes == 1 else f"{lanes} lanes"
+            text = f"The server of the {fault.side} takes no more sessions; the files go on in {counted}."
+            await self._work.store.event(FEWER_SESSIONS, text, fault.raw)
+
+    async def limit_without(self, fault: Fault) -> None:
+        """`limit_to` those that are open beside one that is lost."""
+        await self.limit_to(self._open_lanes - 1, fault)
+
+    def _now(self) -> float:
+        return (self._work.clock.now() - self._begun).total_seconds()
+
     async def take(self, plan: Plan, index: int) -> LaneSlot | None:
         """A parked or new lane for this plan and lane worker. Returns None when it could not be opened."""
         if self._ahead is not None and index < self._ahead_count:
             await asyncio.wait([self._ahead])
-        lane_slot = self._parked_for(plan) or await self._open_instead(plan)
+        lane_slot = self._parked_for(plan)
+        if lane_slot is None and (self._parked or not self.full):
+            lane_slot = await self._open_instead(plan)
         if lane_slot is None or not lane_slot.lane.alive:
             if lane_slot is not None:
                 await self.close([lane_slot])
@@ -85,7 +123,9 @@ class LanePool:
 
     async def close(self, lane_slots: Iterable[LaneSlot]) -> None:
         """Close lanes, with a limit on the time. The closing completes even if the caller is canceled."""
-        await asyncio.shield(asyncio.gather(*(_close(lane_slot.lane) for lane_slot in lane_slots)))
+        closing = [_close(lane_slot.lane) for lane_slot in lane_slots]
+        self._open_lanes -= len(closing)
+        await asyncio.shield(asyncio.gather(*closing))
 
     async def abort(self) -> None:
         """Open nothing more, and close the parked lanes."""
@@ -136,9 +176,13 @@ class LanePool:
             with self._work.trace.step("lane"):
                 lane = await self._work.sessions.lane(transport=self._transport, relayed=relayed)
         except FaultError as error:
+            if error.fault.kind is Kind.ENDPOINT_TOO_BUSY and self._open_lanes:
+                await self.limit_to(self._open_lanes, error.fault)
+                return None
             self._counter.fault()
             await self._work.unreachable(error.fault, lanes=True)
             return None
+        self._open_lanes += 1
         self._reached()
         try:
             await self._report(lane)

@@ -1,4 +1,4 @@
-"""Fewer lanes while connections are refused or lost, and all of them again afterwards. Pure."""
+"""Fewer lanes while connections are refused or lost, or a server is full, and all of them again afterwards. Pure."""
 
 from __future__ import annotations
 
@@ -47,3 +47,27 @@ class LaneBackoff:
         if more == self.lanes:
             self.lanes = None
         return more
+
+
+class LaneLimit:
+    """The lanes that a full server leaves to this task: as many as were open when it refused another one."""
+
+    def __init__(self) -> None:
+        self._most: int | None = None
+        #: Seconds until one more is tried; each time in vain, it is longer.
+        self._quiet = QUIET
+        self._until = 0.0
+
+    def refused(self, at: float, lanes: int) -> bool:
+        """A server is full while so many lanes are open, at least one. Returns whether that is news."""
+        news = at >= self._until or self._most is None or lanes < self._most
+        if self._most is not None and at >= self._until:
+            self._quiet = min(QUIET_FACTOR * self._quiet, LONGEST_QUIET)
+        self._most, self._until = max(1, lanes), at + self._quiet
+        return news
+
+    def allowed(self, at: float, wanted: int) -> int:
+        """How many of these lanes may be open now: one more than there were, when it is time to try."""
+        if self._most is None:
+            return wanted
+        return min(wanted, self._most + (at >= self._until))

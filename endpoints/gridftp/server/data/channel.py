@@ -22,6 +22,7 @@ from .pending_connections import PendingConnections, steps
 
 #: Seconds to free a receiver that waits for a sender that will not come.
 _HANG_UP_SECONDS = 5.0
+_NOT_ADMITTED = "it came from another account or machine, and this server serves its own account only"
 
 
 class DataChannel:
@@ -228,7 +229,11 @@ class DataChannel:
             sock, _ = listener.accept()
         except (BlockingIOError, ConnectionError):
             return
-        if len(self.connections) >= self._limits.streams or not self._admits(sock):
+        if not self._admits(sock):
+            sock.close()
+            self._pending.note_refused(_NOT_ADMITTED)
+            return
+        if len(self.connections) >= self._limits.streams:
             sock.close()
             return
         if len(self.connections) + len(self._pending) >= self._limits.streams:

@@ -63,8 +63,8 @@ class PendingConnections:
     wait goes on, but for `PEER_TIMEOUT` only.
     """
 
-    #: Seconds of waiting for the right peer after a wrong one.
-    PEER_TIMEOUT = 10.0
+    #: Seconds of waiting for the right peer after a wrong one, and after one that may not connect here at all.
+    PEER_TIMEOUT, REFUSED_TIMEOUT = 10.0, 3.0
 
     def __init__(self) -> None:
         self._all: list[PendingConnection] = []
@@ -79,6 +79,10 @@ class PendingConnections:
 
     def begin(self, fd: int, steps: Steps, seconds: float) -> None:
         self._all.append(PendingConnection(fd, steps, monotonic() + seconds))
+
+    def note_refused(self, why: str) -> None:
+        """A connection was closed that may not be used here. The sender may take its octets for delivered."""
+        self.failure, self.wait_until = DataError.not_opened(why), monotonic() + self.REFUSED_TIMEOUT
 
     def give_up_oldest(self) -> None:
         self._all.pop(0).close()
