@@ -110,6 +110,8 @@ _sweeping = ThreadPoolExecutor(1, thread_name_prefix="sweeping")
 #: Periodic jobs that may take seconds, for which no lease waits.
 _periodic = ThreadPoolExecutor(2, thread_name_prefix="periodic")
 
+#: A timer may wait for a lock, and many are run one after another.
+_timing = ThreadPoolExecutor(1, thread_name_prefix="timing")
 #: A mail server that hangs blocks only this thread.
 _posting = ThreadPoolExecutor(1, thread_name_prefix="post")
 _posted: Future[object] | None = None
@@ -280,7 +282,7 @@ def renew() -> None:
 
 def run_timers() -> None:
     """Submit the transfers of timers that are due; several workers may do so at the same time."""
-    _periodic.submit(on_a_connection, lambda: running.run_due(TIMERS_LIMIT)).result()
+    _timing.submit(on_a_connection, lambda: running.run_due(TIMERS_LIMIT)).result()
 
 
 def tidy() -> None:
