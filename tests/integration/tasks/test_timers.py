@@ -466,7 +466,9 @@ def test_one_that_we_cannot_run_holds_up_no_other(alice: User, make: Callable[..
 
 
 @pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize("error", [OperationalError("canceling statement"), DataError("too long"), OverflowError("late")])
+@pytest.mark.parametrize(
+    "error", [OperationalError("canceling statement"), DataError("too long"), OverflowError("late")]
+)
 def test_one_whose_run_raises_is_put_off_and_the_others_run_in_the_same_round(
     make: Callable[..., Timer], monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
