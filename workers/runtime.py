@@ -23,6 +23,7 @@ from functools import partial
 from django.conf import settings
 
 from endpoints.addresses import provider_sites
+from endpoints.files import leftovers
 from identity.audit import export as audit
 from identity.federation.saml import directory, sources
 from identity.mail_addresses import services as mail_addresses
@@ -117,6 +118,8 @@ _posting = ThreadPoolExecutor(1, thread_name_prefix="post")
 _posted: Future[object] | None = None
 #: Deletes rows by the thousand.
 _tidying = ThreadPoolExecutor(1, thread_name_prefix="tidying")
+#: Asks servers of endpoints, which may hang.
+_uploads = ThreadPoolExecutor(1, thread_name_prefix="uploads")
 #: A federation's metadata take minutes to download and check.
 _reading = ThreadPoolExecutor(1, thread_name_prefix="reading")
 
@@ -306,6 +309,12 @@ def tidy() -> None:
 def give_back() -> None:
     """Delete rows of ended tasks that nobody can see, for at most some seconds: other jobs use this thread."""
     _tidying.submit(on_a_connection, retention.give_back).result()
+
+
+def remove_uploads() -> None:
+    """Remove what uploads that were given up have left on endpoints, for at most some tens of seconds."""
+    if not (_held or _stopping):
+        _uploads.submit(on_a_connection, leftovers.remove_due).result()
 
 
 def tidy_tokens() -> None:
