@@ -1,8 +1,8 @@
 """Removes the temporary files of uploads that were given up, and those of requests that ended before they could.
 
 A periodic job of the workers. It has the access that the user has now: where the user may not write there any more, has
-no credential, or the endpoint does not answer, it tries again each hour for three days. Then the file stays, with a line
-in the log.
+no credential, or the endpoint does not answer, it tries again each hour for three days. Then the file stays, and a line
+of the log says so.
 """
 
 from __future__ import annotations

@@ -138,7 +138,9 @@ def take_target(record: UploadRecord, target: str) -> bool:
 def complete(record: UploadRecord) -> None:
     """The file has its name. A request that is repeated finds this row for a while."""
     end = {"writer": None, "held_until": None, "target": None, "due_at": Now() + COMPLETE_KEPT}
-    UploadRecord.objects.filter(pk=record.pk, writer=record.writer).update(is_complete=True, received=F("total"), **end)
+    held = UploadRecord.objects.filter(pk=record.pk, writer=record.writer)
+    if not held.filter(key__isnull=False).update(is_complete=True, received=F("total"), **end):
+        held.delete()
 
 
 def give_up(record: UploadRecord) -> None:
