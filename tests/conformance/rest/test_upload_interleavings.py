@@ -17,12 +17,13 @@ import pytest
 
 from endpoints import concurrency_limits, registry
 from endpoints.errors import TargetExistsError, UploadBusyError, UploadOffsetError
-from endpoints.files import leftovers, sessions, upload_records
+from endpoints.files import leftovers, upload_records
 from endpoints.files.sessions import FileSession
 from endpoints.files.uploads import Upload, UploadPart
 from endpoints.gridftp.faults import FaultError
 from endpoints.models import UploadRecord
 from endpoints.registry import ServerSpec
+from endpoints.sessions import opening
 from identity.models import User
 from tests.conformance.rest.memory_server import MemoryServer, MemoryServerSession
 from tests.conformance.rest.test_operations import Place, alice, loopback, place, register
@@ -52,7 +53,7 @@ class Try:
     user: User
     path: str
     read: Callable[[], bytes | None]
-    write: Callable[[bytes], None]
+    write: Callable[[bytes], object]
     turns: Turns
     seed: int
     kinds: list[str] = field(default_factory=list)
@@ -169,7 +170,7 @@ def test_whatever_the_order_of_the_steps_the_file_is_whole_or_not_there(
     async def open_session(servers: object, logins: object) -> MemoryServerSession:
         return MemoryServerSession(server)
 
-    monkeypatch.setattr(sessions.opening, "open_session", open_session)
+    monkeypatch.setattr(opening, "open_session", open_session)
     registry.create(alice, {"name": "place"}, [ServerSpec("127.0.0.1", 1, "ftp")])
     for seed in range(block * 50, block * 50 + 50):
         server.files, server.cuts = {}, seed % 2 == 0
