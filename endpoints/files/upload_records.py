@@ -2,7 +2,7 @@
 
 Each beginning has a row and a temporary file of its own, so no other one writes there. At one time one request writes:
 it holds the row, and extends the hold while it lives (`renew`). Every change is one statement that names its writer,
-and tells whether the writer still holds the row. Times are of the database's clock.
+and returns whether the writer still holds the row. Times are of the database's clock.
 """
 
 from __future__ import annotations

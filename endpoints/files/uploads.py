@@ -10,7 +10,7 @@ The parts go to a temporary file in the folder of the file, which gets its own n
 - The last part takes the row before the file gets its name. A request whose beginning does not count any more removes
   what it has written.
 
-What is given up is removed by its request, or by a periodic job (`leftovers`).
+A temporary file that is given up is removed by its request, or by a periodic job (`leftovers`).
 
 Raises the registry's errors, PathNotPermittedError, OperationPausedError, FileTooLargeError, UploadOffsetError,
 UploadBusyError, TooManyUploadsError, TargetExistsError, and the errors of `sessions`.
@@ -234,6 +234,8 @@ class Upload:
             for piece in pieces:
                 await share.take(len(piece))
                 await writer.write(piece)
+                # A server that takes all at once would leave no turn to the renewal.
+                await asyncio.sleep(0)
             await writer.finish()
         finally:
             await writer.close()
