@@ -35,7 +35,7 @@ the user may view is refused.
         NoFileError(path)                        a folder, or another thing without content
         FileTooLargeError(limit)                 the file must be moved by a transfer
         UploadOffsetError(received)              the upload goes on from another offset
-            UploadLostError                      what had arrived is gone: it begins anew
+            UploadLostError                      nothing is left: it begins anew
         UploadBusyError                          another request writes a part of this upload
         TooManyUploadsError(limit)
         TargetExistsError(path)                   the upload was to replace nothing
@@ -302,9 +302,9 @@ class UploadOffsetError(RegistryError):
 
 
 class UploadLostError(UploadOffsetError):
-    """What had arrived was removed, or another beginning of this upload has taken its place."""
+    """The octets that had arrived were removed, or another beginning of this upload has taken their place."""
 
-    template = "What had arrived of this upload is gone: begin again with the first octet."
+    template = "Nothing is left of this upload: begin again with the first octet."
 
     def __init__(self) -> None:
         super().__init__(0)

@@ -10,8 +10,8 @@ from typing import BinaryIO, cast
 
 
 class MailServer:
-    """mode: "take", "refuse" (the recipient), "busy" (at once), "hang" (never says a word), "drip" (a reply without end),
-    "late" (takes a mail, and says so when `late` is set). Listens on 127.0.0.1.
+    """mode: "take", "refuse" (the recipient), "busy" (at once), "hang" (never says a word), "drip" (a reply with no
+    end), "late" (takes a mail, and says so when `late` is set). Listens on 127.0.0.1.
     """
 
     def __init__(self, mode: str = "take", *, offers: tuple[str, ...] = ("8BITMIME",)) -> None:

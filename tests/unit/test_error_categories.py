@@ -103,7 +103,7 @@ WIRE: list[tuple[CategorizedError, int, str, str]] = [
     (registry.UploadOffsetError(9), 409, "UploadOffset", "The upload goes on from octet 9."),
     (
         registry.UploadLostError(), 409, "UploadOffset",
-        "What had arrived of this upload is gone: begin again with the first octet.",
+        "Nothing is left of this upload: begin again with the first octet.",
     ),
     (
         registry.UploadBusyError(), 429, "UploadBusy",

@@ -36,7 +36,7 @@ __all__ = ["alice", "loopback", "place", "register"]
 PART = 3000
 CONTENT, OTHER = (random.Random(seed).randbytes(3 * PART) for seed in (7, 8))
 OLD = b"what was there before"
-#: What the steps of a request begin with, besides each use of its session and each piece of its body.
+#: A step begins with each of these, with each use of a session, and with each piece of a body.
 RECORDS = (
     "begin", "claim", "move_on", "acknowledge", "release", "take_target", "complete", "give_up", "displace", "current",
 )  # fmt: skip
@@ -111,7 +111,7 @@ class Try:
         self.clean()
 
     def look(self, found: list[Any]) -> None:
-        """The file is whole: one of those whose requests were told so, or what was there before."""
+        """The file is whole: one of those whose requests were answered so, or the one that was there before."""
         content = self.read()
         allowed = {None if not self.has_old else OLD, CONTENT}
         if "other" in self.kinds:
@@ -140,7 +140,7 @@ class Try:
             assert self.read() == CONTENT, (self, self.turns.order)
 
     def clean(self) -> None:
-        """What was given up is removed: at once, or by the periodic job."""
+        """Temporary files that were given up are removed: at once, or by the periodic job."""
         self.upload().discard()
         self.upload("whole").discard()
         leftovers.remove_due()

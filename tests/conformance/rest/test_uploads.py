@@ -112,7 +112,7 @@ def test_without_redis_an_upload_goes_on(files: Files) -> None:
 
 
 def test_a_part_that_was_cut_is_written_again_under_another_name(files: Files) -> None:
-    """What the server still does with the former name harms nothing."""
+    """The server may still do something with the former name: it harms nothing."""
     assert part(files, 0).status == 200
     (before,) = files.left
     cut = {"wsgi.input": io.BytesIO(CONTENT[THIRD : THIRD + 1000]), "CONTENT_LENGTH": str(THIRD)}

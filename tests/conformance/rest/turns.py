@@ -49,7 +49,7 @@ class Turns:
         return stepping
 
     def run(self, actions: Sequence[Callable[[], Any]], choices: random.Random) -> list[Any]:
-        """What each action has returned, or raised."""
+        """Return the result of each action, or the error that it has raised."""
         results: list[Any] = [None] * len(actions)
         self._running, self._waiting, self._turn, self.order = set(range(len(actions))), set(), None, []
 
