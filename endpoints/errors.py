@@ -35,6 +35,9 @@ the user may view is refused.
         NoFileError(path)                        a folder, or another thing without content
         FileTooLargeError(limit)                 the file must be moved by a transfer
         UploadOffsetError(received)              the upload goes on from another offset
+            UploadLostError                      nothing is left: it begins anew
+        UploadBusyError                          another request writes a part of this upload
+        TooManyUploadsError(limit)
         TargetExistsError(path)                   the upload was to replace nothing
 
     ActivationError(reason)
@@ -296,6 +299,28 @@ class UploadOffsetError(RegistryError):
     template = "The upload goes on from octet {self.received}."
 
     received: int
+
+
+class UploadLostError(UploadOffsetError):
+    """The octets that had arrived were removed, or another beginning of this upload has taken their place."""
+
+    template = "Nothing is left of this upload: begin again with the first octet."
+
+    def __init__(self) -> None:
+        super().__init__(0)
+
+
+class UploadBusyError(RegistryError):
+    """It goes on as soon as that request has ended."""
+
+    category = Category.TOO_MANY_REQUESTS
+    template = "Another request writes this file just now; ask how much has been received, and go on there."
+    #: Seconds.
+    retry_after = 5
+
+
+class TooManyUploadsError(RegistryError, LimitExceededError):
+    template = "A user has at most {self.limit} unfinished uploads; finish some, or delete them"
 
 
 @dataclass(eq=False)

@@ -307,3 +307,35 @@ class RelayedOctets(models.Model):
 
     class Meta:
         constraints = (models.UniqueConstraint(fields=["endpoint", "day"], name="relayed_octets_once"),)
+
+
+class UploadRecord(models.Model):
+    """One beginning of an upload, and the temporary file that it alone writes (`endpoints/files/upload_records.py`)."""
+
+    #: In the name of the temporary file.
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
+    endpoint = models.ForeignKey(Endpoint, on_delete=models.CASCADE, related_name="+", db_index=False)
+    #: The folder of the file, as its users name it, in octets.
+    folder = models.BinaryField(max_length=4096)
+    #: SHA-256 of user, endpoint, path and upload_id; null: it has been given up, or another beginning has its place.
+    key = models.CharField(max_length=64, null=True, unique=True)
+    total = models.BigIntegerField()
+    #: Octets that the server has acknowledged.
+    received = models.BigIntegerField(default=0)
+    is_complete = models.BooleanField(default=False)
+    #: Grows where a part was broken off, and is in the name of the temporary file: what its server still does with the
+    #: former name harms nothing.
+    attempt = models.PositiveIntegerField(default=0)
+    is_torn = models.BooleanField(default=False)
+    #: The request that writes it, and when another may take its place; null: none.
+    writer = models.UUIDField(null=True)
+    held_until = models.DateTimeField(null=True)
+    #: SHA-256 of endpoint and path while the file gets its name: one at a time.
+    target = models.CharField(max_length=64, null=True, unique=True)
+    #: When it is given up; of one that has been: when its temporary file is removed. Removals that were tried.
+    due_at = models.DateTimeField()
+    removals = models.PositiveIntegerField(default=0)
+
+    class Meta:
+        indexes = (models.Index(fields=["due_at"], name="upload_by_due"),)

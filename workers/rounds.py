@@ -41,6 +41,7 @@ WORK: dict[str, Callable[[], None]] = {
     "webhooks": webhook_sender.begin_round,
     "tidy": runtime.tidy,
     "give_back": runtime.give_back,
+    "uploads": runtime.remove_uploads,
     "tidy_tokens": runtime.tidy_tokens,
     "institutions": runtime.read_institutions,
 }

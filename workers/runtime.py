@@ -23,6 +23,7 @@ from functools import partial
 from django.conf import settings
 
 from endpoints.addresses import provider_sites
+from endpoints.files import leftovers
 from identity.audit import export as audit
 from identity.federation.saml import directory, sources
 from identity.mail_addresses import services as mail_addresses
@@ -111,11 +112,15 @@ _sweeping = ThreadPoolExecutor(1, thread_name_prefix="sweeping")
 #: Periodic jobs that may take seconds, for which no lease waits.
 _periodic = ThreadPoolExecutor(2, thread_name_prefix="periodic")
 
+#: A timer may wait for a lock, and many are run one after another.
+_timing = ThreadPoolExecutor(1, thread_name_prefix="timing")
 #: A mail server that hangs blocks only this thread.
 _posting = ThreadPoolExecutor(1, thread_name_prefix="post")
 _posted: Future[object] | None = None
 #: Deletes rows by the thousand.
 _tidying = ThreadPoolExecutor(1, thread_name_prefix="tidying")
+#: Asks servers of endpoints, which may hang.
+_uploads = ThreadPoolExecutor(1, thread_name_prefix="uploads")
 #: A federation's metadata take minutes to download and check.
 _reading = ThreadPoolExecutor(1, thread_name_prefix="reading")
 
@@ -285,7 +290,7 @@ def renew() -> None:
 
 def run_timers() -> None:
     """Submit the transfers of timers that are due; several workers may do so at the same time."""
-    _periodic.submit(on_a_connection, lambda: running.run_due(TIMERS_LIMIT)).result()
+    _timing.submit(on_a_connection, lambda: running.run_due(TIMERS_LIMIT)).result()
 
 
 def tidy() -> None:
@@ -309,6 +314,12 @@ def tidy() -> None:
 def give_back() -> None:
     """Delete rows of ended tasks that nobody can see, for at most some seconds: other jobs use this thread."""
     _tidying.submit(on_a_connection, retention.give_back).result()
+
+
+def remove_uploads() -> None:
+    """Remove what uploads that were given up have left on endpoints, for at most some tens of seconds."""
+    if not (_held or _stopping):
+        _uploads.submit(on_a_connection, leftovers.remove_due).result()
 
 
 def tidy_tokens() -> None:

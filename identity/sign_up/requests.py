@@ -35,8 +35,9 @@ LIFETIME, SPACING = timedelta(hours=24), timedelta(minutes=30)
 MOST_OF_A_NETWORK, MOST_WAITING, MOST_A_DAY = 5, 5000, 2000
 #: Guesses of links or invitations of one network in five minutes.
 MOST_LOOKS = 50
-#: Attempts to send a mail, and the time between two.
-TRIES, PAUSE = 5, timedelta(minutes=2)
+#: Attempts to send a mail; the time for which no other worker takes it, longer than an attempt takes; and the time to
+#: the next attempt after one that has failed.
+TRIES, PAUSE, RETRY = 5, timedelta(minutes=15), timedelta(minutes=2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +99,12 @@ def new_code(request_id: uuid.UUID, now: datetime | None = None) -> Secret | Non
 def sent(request_id: uuid.UUID) -> None:
     """The server has accepted the mail."""
     SignUpRequest.objects.filter(pk=request_id).update(next_try_at=None)
+
+
+def failed(request_id: uuid.UUID, now: datetime | None = None) -> None:
+    """The server has not accepted the mail: the next attempt need not wait for the end of the claim."""
+    waiting = SignUpRequest.objects.filter(pk=request_id, next_try_at__isnull=False)
+    waiting.update(next_try_at=moment(now) + RETRY)
 
 
 def find(code: Secret, network: str, now: datetime | None = None) -> str:

@@ -10,10 +10,13 @@ from typing import BinaryIO, cast
 
 
 class MailServer:
-    """mode: "take", "refuse" (the recipient), "busy" (at once), "hang" (never says a word). Listens on 127.0.0.1."""
+    """mode: "take", "refuse" (the recipient), "busy" (at once), "hang" (never says a word), "drip" (a reply with no
+    end), "late" (takes a mail, and says so when `late` is set). Listens on 127.0.0.1.
+    """
 
     def __init__(self, mode: str = "take", *, offers: tuple[str, ...] = ("8BITMIME",)) -> None:
         self.mode = mode
+        self.late = threading.Event()
         self.offers = offers
         self.mails: list[EmailMessage] = []
         self.recipients: list[list[str]] = []
@@ -51,6 +54,9 @@ class MailServer:
                 return
 
     def _converse(self, stream: BinaryIO) -> None:
+        while self.mode == "drip" and not self.late.wait(0.02):
+            stream.write(b"2")
+            stream.flush()
         say(stream, "421 too busy" if self.mode == "busy" else "220 test")
         recipients: list[str] = []
         while line := stream.readline():
@@ -67,6 +73,8 @@ class MailServer:
                 self.recipients.append(recipients)
                 self.mails.append(read(stream))
                 recipients = []
+                if self.mode == "late":
+                    self.late.wait(60)
                 say(stream, "250 taken")
             elif verb == b"QUIT":
                 say(stream, "221 bye")

@@ -102,6 +102,18 @@ WIRE: list[tuple[CategorizedError, int, str, str]] = [
     ),
     (registry.UploadOffsetError(9), 409, "UploadOffset", "The upload goes on from octet 9."),
     (
+        registry.UploadLostError(), 409, "UploadOffset",
+        "Nothing is left of this upload: begin again with the first octet.",
+    ),
+    (
+        registry.UploadBusyError(), 429, "UploadBusy",
+        "Another request writes this file just now; ask how much has been received, and go on there.",
+    ),
+    (
+        registry.TooManyUploadsError(9), 409, LIMIT,
+        "A user has at most 9 unfinished uploads; finish some, or delete them",
+    ),
+    (
         registry.TargetExistsError("/p"), 409, "Exists",
         "There is something of this name already, and nothing is to be replaced: /p",
     ),

@@ -107,7 +107,7 @@ class Pool(redis.ConnectionPool):
 
 
 class CachePool(Pool):
-    """Connections of Django's cache. Sign-in and uploads are refused without an answer, so they wait for a late one."""
+    """Connections of Django's cache. A sign-in is refused without an answer, so it waits for a late one."""
 
     serving = CACHE_CONNECT, CACHE_REPLY
     until_confirmed = True

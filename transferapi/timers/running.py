@@ -7,6 +7,7 @@ number of the run, so that a repeated run gives the same task.
   after the first of a timer that runs once, the timer is inactive: its owner removes the cause (mostly a missing
   credential) and resumes it.
 - While the task of the last run is not done, the next run waits: two tasks of one timer would write the same files.
+- A timer that raises, or waits for a lock, is put off in a transaction of its own: the others run in the same round.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import uuid
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from django.db import DatabaseError, InterfaceError, transaction
+from django.db import DatabaseError, InterfaceError, connection, transaction
 
 from endpoints.errors import ActivationError, EndpointNotFoundError, PathNotPermittedError, RegistryError
 from identity.clock import moment
@@ -39,6 +40,10 @@ log = logging.getLogger(__name__)
 MAX_REFUSED = 3
 #: The time after which a run that waits for the one before is tried again.
 WAIT = timedelta(seconds=30)
+#: The time after which a timer is tried again whose run has failed with an error that is no refusal.
+AFTER_ERROR = timedelta(minutes=1)
+#: Milliseconds that one timer waits for a lock, such as that of another submission of its owner: others wait behind it.
+LOCK_MILLISECONDS = 2000
 #: Fields that a run writes. The body is not among them: it may be large.
 _CHANGED = (
     "status", "inactive_reason", "next_run", "last_ran_at", "last_task", "last_error", "number_of_runs",
@@ -61,20 +66,35 @@ def run_due(limit: int, now: datetime | None = None) -> int:
 
 def _run_one(now: datetime | None) -> bool:
     """Run one timer; return False where none is due that is not locked."""
-    with transaction.atomic():
-        now = moment(now)
-        due = Timer.objects.select_for_update(skip_locked=True, no_key=True, of=("self",)).select_related("owner")
-        timer = due.filter(next_run__lte=now).order_by("next_run").first()
-        if timer is None:
-            return False
-        if timer.last_task_id and _unfinished(timer.last_task_id):
-            timer.next_run = now + WAIT
-        else:
-            # The demands of the endpoints were met when the timer was made.
-            with proof.proven_by(proof.Background):
-                _run(timer, now)
-        timer.save(update_fields=_CHANGED)
+    timer: Timer | None = None
+    try:
+        with transaction.atomic():
+            now = moment(now)
+            timer = _claim(now)
+            if timer is None:
+                return False
+            if timer.last_task_id and _unfinished(timer.last_task_id):
+                timer.next_run = now + WAIT
+            else:
+                # The demands of the endpoints were met when the timer was made.
+                with proof.proven_by(proof.Background):
+                    _run(timer, now)
+            timer.save(update_fields=_CHANGED)
+    except Exception as error:
+        if timer is None or now is None:
+            raise
+        # Where the whole database is away, this raises too.
+        Timer.objects.filter(pk=timer.pk, next_run__isnull=False).update(next_run=now + AFTER_ERROR)
+        log.warning("timer %s: a run failed, and is tried again later: %s", timer.pk, type(error).__name__)
     return True
+
+
+def _claim(now: datetime) -> Timer | None:
+    """The timer that has been due for longest, locked until the end of this transaction."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT set_config('lock_timeout', %s, true)", [f"{LOCK_MILLISECONDS}ms"])
+    due = Timer.objects.select_for_update(skip_locked=True, no_key=True, of=("self",)).select_related("owner")
+    return due.filter(next_run__lte=now).order_by("next_run").first()
 
 
 def _unfinished(task_id: uuid.UUID) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
 from itertools import takewhile
 from typing import TypeVar
 
@@ -137,8 +138,9 @@ class ControlSessions:
             await asyncio.gather(*opening, return_exceptions=True)
         finally:
             sessions, self._open = list(self._open.values()), {}
-            for session in sessions:
-                await self._factory.give_back(session)
+            async with AsyncExitStack() as left:
+                for session in sessions:
+                    left.push_async_callback(self._factory.give_back, session)
 
     def _begin(self, side: Side) -> asyncio.Task[Session]:
         opening = self._opening[side] = asyncio.create_task(self._open_one(side))

@@ -6,6 +6,7 @@ import asyncio
 import enum
 import logging
 from collections.abc import Callable, Collection
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from datetime import datetime, timedelta
 from random import SystemRandom
@@ -156,12 +157,11 @@ class _Slice:
         return SliceResult.RELEASED
 
     async def close(self) -> None:
-        """Stop all parts and close all sessions, however the slice ended."""
-        try:
-            await self._processor.abort(rename_suspects=False)
-        finally:
-            await self.work.stop_parts()
-            await self.work.control_sessions.close()
+        """Stop all parts and close all sessions, however the slice ended; no step is left out where another fails."""
+        async with AsyncExitStack() as steps:  # the last one is done first
+            steps.push_async_callback(self.work.control_sessions.close)
+            steps.push_async_callback(self.work.stop_parts)
+            steps.push_async_callback(self._processor.abort, rename_suspects=False)
         if self.work.ended.done() and not self.work.ended.cancelled():
             self.work.ended.exception()  # the error of a second part, which nothing awaits any more
 

@@ -15,6 +15,8 @@ from django.test import Client
 from endpoints import concurrency_limits, pause_rules
 from endpoints.concurrency_limits import FILES, RequestSlot
 from endpoints.files import uploads
+from endpoints.files.sessions import FileSession
+from endpoints.models import UploadRecord
 from identity import tokens
 from identity.models import User
 from tests.conformance.rest.test_operations import OLD, Place, alice, loopback, place, register
@@ -304,19 +306,20 @@ def test_an_upload_that_is_discarded_while_a_part_is_written_leaves_nothing(
     files: Files, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The user presses Stop, and the web server has the whole part already."""
-    known = uploads.Upload._remember
+    known = uploads.Upload._prepare
     told: list[int] = []
 
-    def remember_and_discard(self: uploads.Upload, part: uploads.UploadPart, octets: int) -> None:
-        known(self, part, octets)
+    def prepare_and_discard(self: uploads.Upload, session: FileSession, part: uploads.UploadPart) -> None:
+        known(self, session, part)
         if not told:
             told.append(files.discard("stopped").status)
 
-    monkeypatch.setattr(uploads.Upload, "_remember", remember_and_discard)
+    monkeypatch.setattr(uploads.Upload, "_prepare", prepare_and_discard)
     assert_error(files.part("stopped", 0, 300_000), 409)
     assert told
     assert files.left == []
     assert files.received("stopped") == 0
+    assert not UploadRecord.objects.exists()
     for start, end in ((0, 400_000), (400_000, len(CONTENT))):
         assert files.part("stopped", start, end).status == 200
     assert (files.place.folder / "stopped").read_bytes() == CONTENT

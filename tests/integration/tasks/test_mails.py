@@ -28,8 +28,9 @@ from transferapi.tasks import moves
 from transferapi.tasks.forecast import services as forecasts
 from transferapi.tasks.forecast.model import Forecast, ForecastWork
 from transferapi.tasks.models import Mail, Task
-from transferapi.tasks.notify import mail_sender
+from transferapi.tasks.notify import mail_sender, smtp
 from transferapi.tasks.notify.mails import task as task_mails
+from transferapi.tasks.notify.smtp import SENDING_SECONDS
 from transferapi.tasks.records import FoundFile, SettledFile, Settlement
 from transferapi.tasks.worker import renewal, scan_results, settling, slice_end
 
@@ -431,6 +432,50 @@ def test_a_server_that_hangs_takes_one_thread_of_a_process(
     server.close()
     hanging.join(30)
     assert not hanging.is_alive()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_mail_that_is_being_sent_slowly_is_sent_by_no_other_worker(
+    alice: User, ep1: Endpoint, ep2: Endpoint, settings: Any
+) -> None:
+    """The server takes longer for its reply than for any other, and the mail is accepted: it must not go out again."""
+    server = MailServer("late")
+    configure(settings, f"smtp://127.0.0.1:{server.port}?starttls=no", timeout=0.2)
+    succeed(submit(alice, ep1, ep2))
+    from django.db import connection
+
+    def send() -> None:
+        mail_sender.send_due()
+        connection.close()
+
+    sending = threading.Thread(target=send)
+    sending.start()
+    eventually(lambda: len(server.mails) == 1)
+    assert mail_sender._claim(later(SENDING_SECONDS + 30)) is None
+    # Longer than the timeout of a reply: who gives up here sends it twice.
+    sending.join(0.5)
+    server.late.set()
+    sending.join(30)
+    assert not sending.is_alive()
+    assert Mail.objects.get().sent_at is not None
+    server.mode = "take"
+    assert mail_sender.send_due(now=later(10**6)) == 0
+    assert len(server.mails) == 1
+    server.close()
+
+
+@pytest.mark.parametrize(
+    ("mode", "scheme"), [("drip", "smtp://127.0.0.1:{}?starttls=no"), ("hang", "smtps://127.0.0.1:{}")]
+)
+def test_a_server_that_never_comes_to_an_end_is_left_in_time(
+    settings: Any, monkeypatch: pytest.MonkeyPatch, mode: str, scheme: str
+) -> None:
+    monkeypatch.setattr(smtp, "SENDING_SECONDS", 0.3)
+    server = MailServer(mode)
+    configure(settings, scheme.format(server.port), timeout=20.0)
+    assert mail_sender.deliver("subject", "body", ADDRESS, "1")
+    server.late.set()
+    server.close()
 
 
 def test_a_password_does_not_go_to_a_server_without_encryption(

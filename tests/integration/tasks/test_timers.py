@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import uuid
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,7 +11,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from django.db import OperationalError, connection
+from django.db import DataError, OperationalError, connection, transaction
 
 from endpoints import registry
 from endpoints.errors import EndpointNotFoundError, NotPermittedError
@@ -22,6 +23,7 @@ from transferapi.tasks import doorbell, moves, submission
 from transferapi.tasks.errors import RequestError
 from transferapi.tasks.models import Event, Item, Task
 from transferapi.tasks.submission import TransferItem
+from transferapi.tasks.upkeep import space
 from transferapi.timers import running, schedule, services
 from transferapi.timers.errors import TimerEndedError, TimerInvalidError, TimerNotFoundError, TooManyTimersError
 from transferapi.timers.models import Timer
@@ -298,12 +300,12 @@ def test_a_crash_between_submission_and_note_leaves_neither(
 
     with monkeypatch.context() as broken:
         broken.setattr(Timer, "save", crash)
-        with pytest.raises(OperationalError):
-            run(NOON)
+        assert run(NOON) == 1
     assert not Task.objects.exists()
     assert not Event.objects.exists()
     assert fresh(timer).number_of_runs == 0
-    assert run(NOON) == 1
+    assert run(NOON) == 0, "it is tried again a minute later"
+    assert run(NOON + running.AFTER_ERROR) == 1
     assert Task.objects.count() == 1
 
 
@@ -461,6 +463,74 @@ def test_one_that_we_cannot_run_holds_up_no_other(alice: User, make: Callable[..
     assert run(NOON) == 2
     assert fresh(broken).last_error == {"code": "InternalError", "message": "The service failed to submit this."}
     assert fresh(good).last_task is not None
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize(
+    "error", [OperationalError("canceling statement"), DataError("too long"), OverflowError("late")]
+)
+def test_one_whose_run_raises_is_put_off_and_the_others_run_in_the_same_round(
+    make: Callable[..., Timer], monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    broken, good = make(Schedule(at(-1), DAY)), make()
+    known = running._run
+
+    def raise_for_one(timer: Timer, now: datetime) -> None:
+        known(timer, now)
+        if timer.pk == broken.pk:
+            raise error
+
+    monkeypatch.setattr(running, "_run", raise_for_one)
+    assert run(NOON) == 2
+    assert fresh(broken).next_run == NOON + running.AFTER_ERROR
+    assert fresh(broken).number_of_runs == 0
+    assert fresh(good).last_task == Task.objects.get()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_submission_of_the_same_user_that_is_under_way_holds_up_no_timer_of_others(
+    alice: User, bob: User, public: Endpoint, make: Callable[..., Timer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It holds the row of what the user's tasks take, which a run waits for."""
+    monkeypatch.setattr(running, "LOCK_MILLISECONDS", 100)
+    waiting = make(Schedule(at(-1), DAY))
+    request = transfer_request(public, public, ("/a", "/b"))
+    good = services.create(bob, name=None, plan=Schedule(NOON, DAY), request=request, now=NOON)
+    held, done = threading.Event(), threading.Event()
+
+    def submission() -> None:
+        with transaction.atomic():
+            space.take_task(alice.pk)
+            held.set()
+            done.wait(30)
+        connection.close()
+
+    other = threading.Thread(target=submission)
+    other.start()
+    assert held.wait(30)
+    try:
+        assert run(NOON) == 2
+    finally:
+        done.set()
+        other.join(30)
+    assert fresh(good).last_task is not None
+    assert (fresh(waiting).last_task, fresh(waiting).next_run) == (None, NOON + running.AFTER_ERROR)
+    assert run(NOON + running.AFTER_ERROR) == 1
+    assert fresh(waiting).last_task is not None
+
+
+def test_a_database_that_is_away_is_no_fault_of_a_timer(
+    make: Callable[..., Timer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    timer = make()
+
+    def away(now: datetime) -> Timer:
+        raise OperationalError("the server closed the connection")
+
+    monkeypatch.setattr(running, "_claim", away)
+    with pytest.raises(OperationalError):
+        run(NOON)
+    assert fresh(timer).next_run == NOON
 
 
 def test_a_beat_runs_so_many(make: Callable[..., Timer]) -> None:

@@ -17,7 +17,9 @@ from tests.engine_fakes import FaultSource, MemoryLane, MemoryLease, MemorySessi
 from tests.unit.engine.world import World
 from transferapi.config import CHECKOUT
 from transferapi.tasks.records import FileRow, FoundFile, ItemRow, Settlement
-from workers.engine.ports import TCP, Transport
+from workers.engine.bounds import Memory
+from workers.engine.lanes.lane_manager import LaneManager
+from workers.engine.ports import TCP, Session, Transport
 from workers.engine.queue.file_queue import CAPACITY
 from workers.engine.slice import SliceResult
 from workers.engine.tuning.plan import MB
@@ -575,6 +577,59 @@ async def test_an_error_of_the_store_itself_comes_out_and_leaves_nothing_open() 
     with pytest.raises((ConnectionError, TypeError)):
         await world.slice()
     assert world.sessions.taken == 0
+
+
+async def test_a_lane_that_cannot_be_closed_keeps_no_session_and_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = folder_world(300)
+    known = MemoryLane.close
+
+    async def close(self: MemoryLane) -> None:
+        await known(self)
+        if self is world.sessions.lanes[0]:
+            raise OSError("the socket is in a state that nobody thought of")
+
+    monkeypatch.setattr(MemoryLane, "close", close)
+    assert await world.slice() is SliceResult.FINISHED
+    assert arrived(world)
+    assert world.sessions.taken == 0
+    assert Memory.all_held == 0
+
+
+@pytest.mark.parametrize("step", ["abort", "give_back"])
+async def test_whatever_fails_at_the_end_of_a_slice_the_other_steps_are_done(
+    monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    world = folder_world(300)
+
+    class Broken(MemoryLease):
+        async def write(self, batch: Settlement) -> None:
+            raise ConnectionError("the database is gone")
+
+        event = release = write  # type: ignore[assignment]
+
+    world.store.lease = lambda *_: Broken(world.store, _next_epoch(world))  # type: ignore[method-assign]
+    if step == "abort":
+        known = LaneManager.abort
+
+        async def abort(self: LaneManager, *, rename_suspects: bool) -> None:
+            await known(self, rename_suspects=rename_suspects)
+            raise ZeroDivisionError("oh")
+
+        monkeypatch.setattr(LaneManager, "abort", abort)
+    else:
+        given = world.sessions.give_back
+        failures = iter([True])
+
+        async def give_back(session: Session) -> None:
+            await given(session)
+            if next(failures, False):
+                raise OSError("the pool is closed")
+
+        monkeypatch.setattr(world.sessions, "give_back", give_back)
+    with pytest.raises((ConnectionError, TypeError, ZeroDivisionError, OSError)):
+        await world.slice()
+    assert world.sessions.taken == 0
+    assert Memory.all_held == 0
 
 
 def test_the_engine_knows_nothing_of_django() -> None:

@@ -44,6 +44,7 @@ from endpoints.errors import (
     PathNotPermittedError,
     StepUpRequiredError,
     SymlinkRefusedError,
+    UploadBusyError,
     UploadOffsetError,
 )
 from endpoints.gridftp.faults import Fault, FaultError, Kind
@@ -176,6 +177,7 @@ _CODES: dict[type[CategorizedError], str] = {
     FileTooLargeError: "ClientError.FileTooLarge",
     NoFileError: "ClientError.NotAFile",
     UploadOffsetError: "UploadOffset",
+    UploadBusyError: "UploadBusy",
     SubjectNotProvenError: "ClientError.SubjectNotProven",
     TaskNotCompleteError: "TaskNotComplete",
     TaskCompleteError: "TaskComplete",

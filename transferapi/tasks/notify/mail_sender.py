@@ -1,7 +1,8 @@
 """Sends the mails of the outbox, with Django's mail settings. A mail server that is down or hangs delays no task.
 
-EMAIL_TIMEOUT limits each attempt. After TRIES attempts with increasing pauses, a mail is given up with a line in the
-log. A worker that is lost between the server's reply and the write sends a mail twice, never not at all.
+EMAIL_TIMEOUT limits each reply, and `smtp.SENDING_SECONDS` each attempt. After TRIES attempts with increasing pauses, a
+mail is given up with a line in the log. A worker that is lost between the server's reply and the write sends a mail
+twice, never not at all.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from datetime import datetime, timedelta
 
 from django.conf import settings
 from django.core.mail import EmailMessage, get_connection
+from django.core.mail.backends.smtp import EmailBackend
 from django.db import transaction
 
 from identity.clock import moment
@@ -21,10 +23,14 @@ from transferapi.tasks.models import Mail
 from transferapi.tasks.tracing import task_spans
 
 from .mails import account as account_mails
+from .smtp import BoundedEmailBackend
 
 log = logging.getLogger(__name__)
 
 TRIES = 10
+#: For so long no other worker takes a mail that is being sent: longer than an attempt (`smtp.SENDING_SECONDS`, and the
+#: look-up and connections before it).
+CLAIM = timedelta(minutes=15)
 #: Seconds before the second attempt; each further one waits twice as long, up to the longest.
 FIRST_PAUSE, LONGEST_PAUSE = 30.0, 3600.0
 #: Days for which mails that were sent or given up are kept: without its key, a fact could be reported again.
@@ -62,7 +68,7 @@ def _claim(now: datetime | None) -> Mail | None:
         mail = due.select_for_update(skip_locked=True, of=("self",)).select_related("user").first()
         if mail is not None:
             mail.attempts += 1
-            mail.next_try_at = now + timedelta(seconds=pause(mail.attempts))
+            mail.next_try_at = now + CLAIM
             mail.save(update_fields=["attempts", "next_try_at"])
         return mail
 
@@ -86,6 +92,9 @@ def _try(mail: Mail, now: datetime | None) -> bool:
     if mail.attempts >= TRIES:
         log.error("mail %d to the user %s is given up", mail.pk, mail.user.username)
         _done(mail)
+    else:
+        again = moment(now) + timedelta(seconds=pause(mail.attempts))
+        Mail.objects.filter(pk=mail.pk, attempts=mail.attempts).update(next_try_at=again)
     return False
 
 
@@ -94,6 +103,8 @@ def deliver(subject: str, body: str, address: str, name: str) -> str:
     headers = {"Auto-Submitted": "auto-generated", "Message-ID": f"<waybill-{name}@{_domain()}>"}
     message = EmailMessage(subject, body, settings.DEFAULT_FROM_EMAIL, [address], headers=headers)
     server = get_connection()
+    if type(server) is EmailBackend:
+        server = BoundedEmailBackend()
     try:
         server.send_messages([message])
     except Exception as error:

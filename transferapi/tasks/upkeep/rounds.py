@@ -22,6 +22,7 @@ INTERVALS = {
     "webhooks": 2.0,
     "tidy": 10.0,
     "give_back": 5.0,
+    "uploads": 30.0,
     "tidy_tokens": 60.0,
     "institutions": 3600.0,
 }

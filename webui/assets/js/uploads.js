@@ -9,6 +9,8 @@ import { t } from "./words.js";
 const PART = 16 * 1024 * 1024;
 const AT_ONCE = 2;
 const ATTEMPTS = 6;
+/** Milliseconds for which the part of another page, or of the page before it was loaded again, is waited for: longer than it may take. */
+const BUSY = 10 * 60 * 1000;
 
 const waiting = [];
 let running = 0;
@@ -49,16 +51,17 @@ class Upload {
     this.id = await digest(`${file.size}\n${file.lastModified}\n${file.name}`);
     this.begun = performance.now();
     try {
-      this.at = file.size > PART ? await this.received() : 0;
+      this.at = (file.size > PART && (await this.received())) || 0;
       this.first = this.at;
       for (let attempt = 1; ; ) {
         const before = this.at;
         try {
           if (await this.part()) break;
           attempt = 1;
+          this.busy = 0;
         } catch (error) {
           if (this.stopped || attempt >= ATTEMPTS || !(await this.again(error, attempt))) throw error;
-          attempt = this.at > before ? 1 : attempt + 1;
+          if (!this.isBusy(error)) attempt = this.at > before ? 1 : attempt + 1;
         }
       }
       this.end("good", t("Done, {size}", { size: octets(file.size) }));
@@ -69,19 +72,30 @@ class Upload {
     }
   }
 
+  /** Where the upload goes on; null where that is not known. */
   async received() {
-    const found = await api("GET", operation(this.endpoint, "upload") + this.address).catch(() => ({ received: 0 }));
-    return Math.min(found.received, this.file.size);
+    const found = await api("GET", operation(this.endpoint, "upload") + this.address).catch(() => null);
+    return found && Math.min(found.received, this.file.size);
+  }
+
+  /** Whether another request writes a part of this upload: it goes on by itself, and this is no failed attempt. */
+  isBusy(error) {
+    if (error.code !== "UploadBusy") return false;
+    this.busy ||= performance.now();
+    return performance.now() - this.busy < BUSY;
   }
 
   /** Wait before another attempt; false where one is of no use. */
   async again(error, attempt) {
-    if (error.code === "UploadOffset") this.at = await this.received();
+    const n = error.after ?? attempt * 2;
+    if (error.code === "UploadOffset") this.at = (await this.received()) ?? this.at;
     else if (error.status && ![429, 502, 503].includes(error.status)) return false;
     else {
-      this.say.textContent = t("Interrupted; tries again in {n} s", { n: error.after ?? attempt * 2 });
-      await wait((error.after ?? attempt * 2) * 1000);
-      if (this.file.size > PART) this.at = Math.min(this.at, await this.received());
+      if (error.code === "UploadBusy") this.say.textContent = t("Another page sends this file; looks again in {n} s", { n });
+      else this.say.textContent = t("Interrupted; tries again in {n} s", { n });
+      await wait(n * 1000);
+      // Only forward: an upload that is complete has received nothing, and says so to who sends its last part again.
+      if (this.file.size > PART) this.at = Math.max(this.at, (await this.received()) ?? 0);
     }
     return !this.stopped;
   }

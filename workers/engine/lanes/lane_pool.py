@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -17,6 +18,8 @@ from workers.engine.tuning.tuner import Tuner
 from workers.engine.work import SliceContext, cancel_all
 
 from .counter import TransferCounter
+
+log = logging.getLogger(__name__)
 
 #: Seconds that the closing of a lane may take when the slice ends.
 CLOSE_TIMEOUT = 0.5
@@ -220,3 +223,6 @@ async def _close(lane: Lane) -> None:
             await lane.close()
     except (TimeoutError, FaultError):
         return
+    except Exception:
+        # The other lanes are closed all the same, and what the slice has settled is written.
+        log.exception("a lane could not be closed")

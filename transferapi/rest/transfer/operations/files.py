@@ -85,7 +85,8 @@ class FileView(View):
         except TargetExistsError as error:
             raise ApiError(412, "Exists", error.message) from None
         code, words = ("Uploaded", "The file was uploaded successfully") if complete else ("PartUploaded", "Go on")
-        more: dict[str, Any] = {"path": upload.path, "received": part.end, "complete": complete}
+        more: dict[str, Any] = {"path": upload.path, "received": part.total if complete else part.end}
+        more["complete"] = complete
         return result(request, code, words, DATA_TYPE="upload_result", **more)
 
 

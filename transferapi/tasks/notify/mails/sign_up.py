@@ -36,6 +36,7 @@ def _send(due: DueMail) -> bool:
     subject, lines = written
     if error := mail_sender.deliver(subject_line(subject), body_of(lines), due.address, str(due.request_id)):
         log.warning("the mail of the sign-up %s was not sent: %s", due.request_id, error)
+        requests.failed(due.request_id)
         return False
     requests.sent(due.request_id)
     return True
