@@ -291,6 +291,7 @@ class GridFTPSession:
         outcome: list[Fault | None] = []
         for window in _windows(entries, MAX_PIPELINE):
             outcome += await asyncio.gather(*(self._remove(path, folder) for path, folder in window))
+        await self._find_folders(entries, outcome)
         return outcome
 
     async def _remove(self, path: str, folder: bool) -> Fault | None:
@@ -299,16 +300,48 @@ class GridFTPSession:
         except FaultError as error:
             if error.fault.scope is not FaultScope.FILE:
                 raise
-            return await plain_ftp.explained(self.stat, error.fault, path) if self.lists_plainly else error.fault
+            if self.lists_plainly or plain_ftp.is_not_unlinked(error.fault):
+                return await plain_ftp.explained(self.stat, error.fault, path)
+            return error.fault
         return None
 
-    async def remove_unlisted(self, path: str) -> None:
-        """SITE RDEL: remove a folder with the symlinks in it that no listing shows.
+    async def _find_folders(self, entries: Sequence[tuple[str, bool]], outcome: list[Fault | None]) -> None:
+        """Find out what a DELE has met that was refused without a cause, of what looks like a folder when it is stat'ed.
 
-        The toolkit's server lists no symlink whose target is missing, and RMD fails because of it. SITE RDEL follows no
-        symlink.
+        Only its line in the listing of its parent shows whether it is a folder or a symlink to one.
         """
-        await self.connection.ask("SITE", b"RDEL " + self.encode_path(path))
+        unsure: dict[bytes, dict[bytes, int]] = {}
+        for index, ((path, folder), fault) in enumerate(zip(entries, outcome, strict=True)):
+            if fault and not folder and fault.kind is Kind.DIRECTORY_NOT_EMPTY and self.lists_plainly:
+                above, _, name = self.encode_path(path.rstrip("/")).rpartition(b"/")
+                unsure.setdefault(above or b"/", {})[name] = index
+        for above, names in unsure.items():
+            for name in await self._folders_among(frozenset(names), above):
+                refused = outcome[names[name]]
+                outcome[names[name]] = refused and make_fault(Kind.IS_A_DIRECTORY, refused.raw)
+
+    async def _folders_among(self, names: frozenset[bytes], above: bytes) -> Iterable[bytes]:
+        try:
+            async with self.one_data_connection:
+                return await plain_ftp.folders_among(names, self.connection, above)
+        except FaultError as error:
+            if error.fault.scope is not FaultScope.FILE:
+                raise
+            return ()
+
+    async def remove_unlisted(self, path: str) -> None:
+        """Remove a folder with the symlinks in it that its listing does not show.
+
+        The toolkit's server and ProFTPD list no symlink whose target is missing, and RMD fails because of it. SITE RDEL
+        of the toolkit follows no symlink; ProFTPD shows such links in the form of `ls -l`.
+        """
+        encoded = self.encode_path(path)
+        if not self.is_plain_ftp:
+            await self.connection.ask("SITE", b"RDEL " + encoded)
+            return
+        async with self.one_data_connection:
+            await plain_ftp.remove_links(self.connection, encoded)
+        await self.connection.ask("RMD", encoded)
 
     async def make_directory(self, path: str) -> None:
         """MKD; an existing path raises FaultError(PATH_EXISTS)."""

@@ -97,9 +97,13 @@ class SftpSession:
         self.abort()
 
     def encode_path(self, path: str) -> bytes:
-        """A path for the server: absolute, `/~/` taken from the home. Raises FaultError."""
+        """A path for the server: absolute, `/~/` taken from the home. Raises FaultError.
+
+        It has no slash at its end: behind the name of a symlink one means the target (POSIX.1-2017 section 4.13).
+        """
         if path == "/~" or path.startswith("/~/"):
             path = self.home.rstrip("/") + "/" + path[3:]
+        path = path.rstrip("/") or path[:1]
         if not path.startswith("/") or "\0" in path:
             raise FaultError(make_fault(Kind.INVALID_PATH_NAME, f"not a path: {quoted(path)}", retryable=False))
         return path.encode("utf-8", "surrogateescape")

@@ -126,7 +126,7 @@ class Scanner:
             raise FaultError(request_fault(Kind.IS_A_DIRECTORY, why, Side.DESTINATION))
         if self.work.is_into_itself(item.source_path, destination):
             raise FaultError(request_fault(Kind.AMBIGUOUS_PATH, "The source and the destination are the same file."))
-        return FoundFile(item.source_path, destination, entry.size, entry.modified, checksum=item.checksum)
+        return FoundFile(trimmed(item.source_path), destination, entry.size, entry.modified, checksum=item.checksum)
 
     async def prepare_files(self, found: Sequence[tuple[ItemRow, FoundFile, Entry]]) -> dict[int, Fault]:
         """Make the parent folders of these files. Returns the faults, by item."""
@@ -198,7 +198,9 @@ class Scanner:
         return await self._stat(Side.DESTINATION, item.destination_path or "")
 
     async def _stat(self, side: Side, path: str) -> Entry | Fault:
-        return await self.work.control_sessions.answer(side, lambda session: session.stat(path))
+        # With a slash behind it a symlink is resolved (POSIX.1-2017 section 4.13), and would look like its target.
+        entry = trimmed(path) or "/"
+        return await self.work.control_sessions.answer(side, lambda session: session.stat(entry))
 
     async def _files(self, files: Sequence[tuple[ItemRow, FoundFile, Entry]]) -> None:
         """Write items that are files as rows, after their parent folders are made."""
