@@ -306,7 +306,7 @@ class GridFTPSession:
         return None
 
     async def _find_folders(self, entries: Sequence[tuple[str, bool]], outcome: list[Fault | None]) -> None:
-        """Find out what a DELE has met that was refused without a cause, of what looks like a folder when it is stat'ed.
+        """Find out what a DELE has met that was refused without a cause, and whose facts are those of a folder.
 
         Only its line in the listing of its parent shows whether it is a folder or a symlink to one.
         """

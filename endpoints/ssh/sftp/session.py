@@ -14,6 +14,7 @@ from typing import Self, TypeVar
 
 import asyncssh
 from asyncssh.sftp import start_sftp_client
+from asyncssh.stream import SSHClientStreamSession
 
 from endpoints.gridftp.facts import Entry
 from endpoints.gridftp.faults import Fault, FaultError, FaultScope, Kind, make_fault
@@ -24,7 +25,7 @@ from endpoints.gridftp.streams.file_streams import OctetBudget, OctetShare
 from identity.gsi.printable import quoted
 
 from .entries import entry_of, has_link
-from .files import WINDOW, SftpReader, SftpWriter, answered
+from .files import WINDOW, Answers, SftpReader, SftpWriter
 
 _T = TypeVar("_T")
 #: Octets that the server may send before we have taken them: the window of a channel.
@@ -57,6 +58,8 @@ class SftpSession:
         self.round_trip: float | None = None
         self._connection = connection
         self._channels: list[asyncssh.SFTPClient] = []
+        self._writers: list[asyncssh.SSHWriter[bytes]] = []
+        self._answers = Answers(lambda: sum(writer.channel.get_write_buffer_size() for writer in self._writers))
         self._opening = asyncio.Lock()
         self._slots = asyncio.Semaphore(AT_ONCE)
         self._checksums = OctetBudget(CHECKSUM_OCTETS)
@@ -272,7 +275,7 @@ class SftpSession:
             file = await self._ask(lambda: self._client.open(encoded, "rb", block_size=0))
         except FaultError as error:
             raise FaultError(await self._known(error.fault, path, Kind.IS_A_DIRECTORY)) from None
-        return SftpReader(file, share, offset, expected, self._client.limits.max_read_len)
+        return SftpReader(file, self._answers, share, offset, expected, self._client.limits.max_read_len)
 
     async def open_writer(self, path: str, offset: int, share: OctetShare, *, expected: int = 0) -> SftpWriter:
         """Write a file from this offset on; from 0 on, what was there is removed. expected: octets that will come."""
@@ -292,7 +295,7 @@ class SftpSession:
         async def explain(fault: Fault) -> Fault:
             return await self._why_not_written(fault, encoded)
 
-        return SftpWriter(files, share, offset, self._client.limits.max_write_len, explain)
+        return SftpWriter(files, self._answers, share, offset, self._client.limits.max_write_len, explain)
 
     async def checksum(self, path: str, algorithm: str) -> str:
         """The checksum of a whole file, hexadecimal, lower case: the file is read."""
@@ -319,7 +322,7 @@ class SftpSession:
         async with self._opening:
             while len(self._channels) < count:
                 try:
-                    self._channels.append(await answered(self._open_channel()))
+                    self._channels.append(await self._answers.wait(self._open_channel()))
                 except FaultError:
                     if not self._channels:
                         raise
@@ -327,9 +330,15 @@ class SftpSession:
         return self._channels[:count]
 
     async def _open_channel(self) -> asyncssh.SFTPClient:
-        writer, reader, _ = await self._connection.open_session(
-            subsystem="sftp", encoding=None, window=CHANNEL_WINDOW, max_pktsize=32768
+        def stream() -> _ChannelStream:
+            return _ChannelStream(self._answers.moved)
+
+        channel, session = await self._connection.create_session(
+            stream, subsystem="sftp", encoding=None, window=CHANNEL_WINDOW, max_pktsize=32768
         )
+        assert isinstance(session, _ChannelStream)
+        writer, reader = asyncssh.SSHWriter(session, channel), asyncssh.SSHReader(session, channel)
+        self._writers.append(writer)
         loop = asyncio.get_running_loop()
         return await start_sftp_client(self._connection, loop, "replace", reader, writer, None, "strict", 3)
 
@@ -338,7 +347,7 @@ class SftpSession:
         async with self._slots:
             self._under_way += 1
             try:
-                return await answered(ask())
+                return await self._answers.wait(ask())
             except FaultError as error:
                 if error.fault.scope is not FaultScope.FILE:
                     self.abort()
@@ -376,6 +385,18 @@ class SftpSession:
         except FaultError:
             return fault
         return make_fault(Kind.NO_SPACE_LEFT, fault.raw) if space.bavail == 0 or space.favail == 0 else fault
+
+
+class _ChannelStream(SSHClientStreamSession[bytes]):
+    """A channel that reports the arrival of each packet."""
+
+    def __init__(self, moved: Callable[[], None]) -> None:
+        super().__init__()
+        self._moved = moved
+
+    def data_received(self, data: bytes, datatype: int | None) -> None:
+        self._moved()
+        super().data_received(data, datatype)
 
 
 async def _in_windows(
