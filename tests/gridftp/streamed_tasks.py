@@ -78,7 +78,7 @@ class StreamedTask:
             task_id="t",
             is_delete=self.destination is None,
             source=TaskEndpoint("1", "go#ep1"),
-            destination=self.destination and TaskEndpoint("2", "go#ep2"),
+            destination=TaskEndpoint("2", "go#ep2") if self.destination else None,
             options={"tuning": "paper", **self.options},
             max_sessions=8,
             suspect_up_to=self.suspect_up_to,

@@ -36,6 +36,9 @@ CHANNELS, MANY_CHANNELS_ABOVE = 4, 4 * 2**20
 AT_ONCE, BATCH = 64, 200
 #: Octets that the checksums of one session hold in memory.
 CHECKSUM_OCTETS = 4 * 2**20
+#: Seconds since 1970, in 32 bits (draft-ietf-secsh-filexfer-02 section 5).
+_LAST_TIME = 2**32 - 1
+NO_SUCH_TIME = "SFTP has modification times from 1970 to 2106 only."
 NOT_CONFINED = "An SFTP server cannot confine a session to folders, so only its whole tree can be shared for writing."
 
 
@@ -248,6 +251,8 @@ class SftpSession:
 
     async def _set_modified(self, path: str, modified: datetime) -> Fault | None:
         encoded, seconds = self.encode_path(path), int(modified.timestamp())
+        if not 0 <= seconds <= _LAST_TIME:
+            return Fault(Kind.UNSUPPORTED, retryable=False, advice=NO_SUCH_TIME)
         attrs = asyncssh.SFTPAttrs(atime=seconds, mtime=seconds)
         return await self._fault(lambda: self._client.setstat(encoded, attrs))
 

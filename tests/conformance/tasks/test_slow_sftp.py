@@ -25,6 +25,7 @@ from tests.gridftp.streamed_tasks import End
 pytestmark = NEEDS_SSHD
 #: A line that carries the file in more than twice the limit.
 SIZE, RATE, LIMIT = 4_000_000, 500_000, 3.0
+CONTENT = os.urandom(SIZE)
 #: Octets that the proxy takes at once.
 CHUNK = 16 * 1024
 
@@ -113,37 +114,42 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "STALL_TIMEOUT", LIMIT)
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    (tmp_path / "file").write_bytes(os.urandom(SIZE))
-    return tmp_path / "file"
+@pytest.fixture(params=[1, 3])
+def paths(tmp_path: Path, request: pytest.FixtureRequest) -> list[Path]:
+    """One file, or several that are as large together."""
+    made = [tmp_path / f"file{number}" for number in range(request.param)]
+    for path in made:
+        path.write_bytes(CONTENT[: SIZE // request.param])
+    return made
 
 
-@pytest.mark.parametrize("number", [1, 3])
-async def test_files_that_take_longer_than_the_limit_are_read(sftp: End, path: Path, number: int) -> None:
-    path.write_bytes(path.read_bytes()[: SIZE // number])
+async def test_files_that_take_longer_than_the_limit_are_read(sftp: End, paths: list[Path]) -> None:
     async with slow_session(sftp, Line()) as session:
         budget = OctetBudget(24 << 20)
-        octets = await asyncio.gather(*(read(session, path, budget) for _ in range(number)))
-    assert octets == [SIZE // number] * number
+        octets = await asyncio.gather(*(read(session, path, budget) for path in paths))
+    assert octets == [SIZE // len(paths)] * len(paths)
 
 
-async def test_a_file_that_takes_longer_than_the_limit_is_written(sftp: End, path: Path, tmp_path: Path) -> None:
-    async with slow_session(sftp, Line()) as session:
-        assert await write(session, tmp_path / "copy", path.read_bytes()) == SIZE
-    assert (tmp_path / "copy").read_bytes() == path.read_bytes()
+def test_a_file_that_takes_longer_than_the_limit_is_written(sftp: End, tmp_path: Path) -> None:
+    async def written() -> int:
+        async with slow_session(sftp, Line()) as session:
+            return await write(session, tmp_path / "copy", CONTENT)
+
+    assert asyncio.run(written()) == SIZE
+    assert (tmp_path / "copy").read_bytes() == CONTENT
 
 
 @pytest.mark.parametrize("reads", [True, False])
-async def test_a_line_that_stands_still_ends_the_session(sftp: End, path: Path, tmp_path: Path, reads: bool) -> None:
+async def test_a_line_that_stands_still_ends_the_session(
+    sftp: End, paths: list[Path], tmp_path: Path, reads: bool
+) -> None:
     line = Line()
-    line.stops_after = SIZE // 4
+    line.stops_after = SIZE // 4 // len(paths)
     async with slow_session(sftp, line) as session, asyncio.timeout(60):
+        budget = OctetBudget(24 << 20)
+        moving = read(session, paths[0], budget) if reads else write(session, tmp_path / "copy", CONTENT)
         with pytest.raises(FaultError) as caught:
-            if reads:
-                await read(session, path, OctetBudget(24 << 20))
-            else:
-                await write(session, tmp_path / "copy", path.read_bytes())
+            await moving
     assert caught.value.fault.kind is Kind.TIMEOUT
 
 
