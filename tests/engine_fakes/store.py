@@ -159,7 +159,8 @@ class MemoryStore:
             self.violations.append(f"a fault of a settled file: {faulted.file.source_path}")
             return
         size = row.file.size if faulted.new_size is None else faulted.new_size
-        row.file = replace(row.file, attempts=row.file.attempts + 1, ranges=faulted.ranges, size=size)
+        attempts, last = row.file.attempts + 1, faulted.fault.kind.value
+        row.file = replace(row.file, attempts=attempts, ranges=faulted.ranges, size=size, last_fault=last)
         row.fault = faulted.fault
         row.next_try_at = faulted.retry_at
         self._error(faulted.fault, is_error=not faulted.skipped)

@@ -245,6 +245,8 @@ class FileRow:
     checksum: Checksum | None = None
     #: This task has left an incomplete copy under the destination's own name.
     begun: bool = False
+    #: The kind of its latest fault; "" for none.
+    last_fault: str = ""
 
 
 @dataclass(frozen=True, slots=True)

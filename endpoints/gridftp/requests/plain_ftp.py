@@ -117,8 +117,19 @@ async def stat(connection: ControlConnection, path: bytes) -> Entry:
         return Entry(name, "file", int(octets), when)
     fault = classify(size)
     if fault.kind is Kind.UNKNOWN and size.code == 550:
+        if await _is_special(connection, path, name):
+            return Entry(name, "OS.unix=special")
         fault = make_fault(Kind.FILE_NOT_FOUND, fault.raw)
     raise FaultError(fault)
+
+
+async def _is_special(connection: ControlConnection, path: bytes, name: str) -> bool:
+    """Whether a pipe, a socket or a device is here, which has no size (STAT with a path, RFC 959 section 4.1.3)."""
+    reply = await connection.request("STAT", path)
+    if reply.is_error or len(reply.lines) != 3:
+        return False
+    only = parse_line(reply.lines[1].strip())
+    return only is not None and (only.kind, only.name) == ("OS.unix=special", name)
 
 
 async def listing(

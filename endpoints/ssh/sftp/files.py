@@ -134,6 +134,8 @@ class SftpReader:
         self._position += len(data)
         if not data:
             await self._end()
+        elif self._position > self._expected:
+            await self._check_growth()
         return data
 
     async def close(self) -> None:
@@ -164,6 +166,13 @@ class SftpReader:
         if len(data) > size:
             raise FaultError(make_fault(Kind.ENDPOINT_ERROR, "the SFTP server sent more than was asked for"))
         return data
+
+    async def _check_growth(self) -> None:
+        """A file that is written faster than it is read has no end."""
+        before = await asyncio.shield(self._before)
+        if before.size is not None and self._position > before.size:
+            raw = f"{before.size} octets when the file was opened, and more than {self._position - 1} now"
+            raise FaultError(make_fault(Kind.FILE_SIZE_CHANGED, raw, side=Side.SOURCE))
 
     async def _end(self) -> None:
         """Check that the file is the one that was opened."""

@@ -62,7 +62,7 @@ def counts(task_id: uuid.UUID, epoch: int, now: datetime | None = None) -> TaskC
 
 def _file_row(row: tuple[Any, ...]) -> FileRow:
     id_, item_id, source, destination, size, kind, attempts, ranges, temporary, *rest = row
-    suspect, modified, link_target, algorithm, value = rest
+    suspect, modified, link_target, algorithm, value, last_fault = rest
     return FileRow(
         id_,
         item_id,
@@ -77,12 +77,13 @@ def _file_row(row: tuple[Any, ...]) -> FileRow:
         modified,
         decoded(link_target),
         Checksum(algorithm, value or "") if algorithm else None,
+        last_fault=last_fault or "",
     )
 
 
 _COLUMNS = """id, item_id, source_path, destination_path, size, kind, attempts, ranges, temporary_path,
         id <= (SELECT suspect_up_to FROM tasks_task WHERE id = %(task)s), modified, link_target,
-        checksum_algorithm, checksum"""
+        checksum_algorithm, checksum, error_code"""
 
 _PENDING = f"""
     (SELECT {_COLUMNS} FROM tasks_file

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from datetime import datetime
 
 from endpoints.gridftp.facts import Entry
-from endpoints.gridftp.faults import Fault, FaultError, FaultScope, Kind, Side, make_fault
+from endpoints.gridftp.faults import NO_FILE, Fault, FaultError, FaultScope, Kind, Side, make_fault
 from transferapi.tasks.records import FaultedItem, FoundFile, ItemRow
 from workers.engine.control_sessions import UnreachableError
 from workers.engine.folders import Folders
@@ -120,7 +120,7 @@ class Scanner:
                 make_fault(Kind.FILE_NOT_FOUND, "The target of the link does not exist.", side=Side.SOURCE)
             )
         if entry.kind != "file":
-            raise FaultError(request_fault(Kind.UNSUPPORTED, f"Neither a file nor a folder: {entry.kind}"))
+            raise FaultError(request_fault(Kind.UNSUPPORTED, NO_FILE, raw=entry.kind))
         if destination.endswith("/"):
             why = "The destination of a file is its full new path, not the folder to put it in."
             raise FaultError(request_fault(Kind.IS_A_DIRECTORY, why, Side.DESTINATION))
