@@ -22,7 +22,7 @@ from .features import Features
 from .listing import Allowance, blocks_on_control, blocks_on_data, entries_of
 from .login import ANONYMOUS, Login
 from .replies import Reply
-from .requests import plain_ftp
+from .requests import plain_ftp, removal
 from .requests.symlinks import make_symlink
 from .restriction import FRONT_END, NO_STARS, NOT_CONFINED, TOO_MANY_FOLDERS, AllowedPath, not_restricted, restriction
 from .session_settings import SessionSettings, apply
@@ -291,8 +291,10 @@ class GridFTPSession:
         outcome: list[Fault | None] = []
         for window in _windows(entries, MAX_PIPELINE):
             outcome += await asyncio.gather(*(self._remove(path, folder) for path, folder in window))
-        await self._find_folders(entries, outcome)
-        return outcome
+        if not self.lists_plainly or any(folder for _, folder in entries):
+            return outcome
+        refused = [(self.encode_path(path), fault) for (path, _), fault in zip(entries, outcome, strict=True)]
+        return await removal.find_folders(refused, self.connection, self.one_data_connection)
 
     async def _remove(self, path: str, folder: bool) -> Fault | None:
         try:
@@ -300,48 +302,15 @@ class GridFTPSession:
         except FaultError as error:
             if error.fault.scope is not FaultScope.FILE:
                 raise
-            if self.lists_plainly or plain_ftp.is_not_unlinked(error.fault):
-                return await plain_ftp.explained(self.stat, error.fault, path)
-            return error.fault
+            return await removal.explained(self.stat, error.fault, path, named=not self.lists_plainly)
         return None
 
-    async def _find_folders(self, entries: Sequence[tuple[str, bool]], outcome: list[Fault | None]) -> None:
-        """Find out what a DELE has met that was refused without a cause, and whose facts are those of a folder.
-
-        Only its line in the listing of its parent shows whether it is a folder or a symlink to one.
-        """
-        unsure: dict[bytes, dict[bytes, int]] = {}
-        for index, ((path, folder), fault) in enumerate(zip(entries, outcome, strict=True)):
-            if fault and not folder and fault.kind is Kind.DIRECTORY_NOT_EMPTY and self.lists_plainly:
-                above, _, name = self.encode_path(path.rstrip("/")).rpartition(b"/")
-                unsure.setdefault(above or b"/", {})[name] = index
-        for above, names in unsure.items():
-            for name in await self._folders_among(frozenset(names), above):
-                refused = outcome[names[name]]
-                outcome[names[name]] = refused and make_fault(Kind.IS_A_DIRECTORY, refused.raw)
-
-    async def _folders_among(self, names: frozenset[bytes], above: bytes) -> Iterable[bytes]:
-        try:
-            async with self.one_data_connection:
-                return await plain_ftp.folders_among(names, self.connection, above)
-        except FaultError as error:
-            if error.fault.scope is not FaultScope.FILE:
-                raise
-            return ()
-
     async def remove_unlisted(self, path: str) -> None:
-        """Remove a folder with the symlinks in it that its listing does not show.
-
-        The toolkit's server and ProFTPD list no symlink whose target is missing, and RMD fails because of it. SITE RDEL
-        of the toolkit follows no symlink; ProFTPD shows such links in the form of `ls -l`.
-        """
-        encoded = self.encode_path(path)
-        if not self.is_plain_ftp:
-            await self.connection.ask("SITE", b"RDEL " + encoded)
-            return
-        async with self.one_data_connection:
-            await plain_ftp.remove_links(self.connection, encoded)
-        await self.connection.ask("RMD", encoded)
+        """Remove a folder with the links in it that no listing shows. SITE RDEL of the toolkit follows no symlink."""
+        if self.is_plain_ftp:
+            await removal.remove_with_links(self.encode_path(path), self.connection, self.one_data_connection)
+        else:
+            await self.connection.ask("SITE", b"RDEL " + self.encode_path(path))
 
     async def make_directory(self, path: str) -> None:
         """MKD; an existing path raises FaultError(PATH_EXISTS)."""

@@ -206,7 +206,7 @@ class SliceContext:
         await self.store.endpoint_failed(fault, until, lanes=lanes)
 
     def _silent(self, side: Side) -> None:
-        """A server has not answered for a while: the user is told at once, and other tasks of the user may begin."""
+        """Report at once that a server has not answered for a while, so that other tasks of the user may begin."""
         fault = make_fault(Kind.TIMEOUT, f"no answer for {QUIET:g} s", side=side)
         until = self.clock.now() + timedelta(seconds=STALL_TIMEOUT - QUIET)
         self._spawn_while_running(self.report_trouble(fault, until))

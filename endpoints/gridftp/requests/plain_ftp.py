@@ -8,22 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from datetime import UTC, datetime
 
 from endpoints.gridftp.connection import MAX_PIPELINE, ControlConnection
 from endpoints.gridftp.facts import Entry, format_time
-from endpoints.gridftp.faults import Fault, FaultError, FaultScope, Kind, classify, make_fault
+from endpoints.gridftp.faults import FaultError, FaultScope, Kind, classify, make_fault
 from endpoints.gridftp.features import Features
 from endpoints.gridftp.listing import Allowance, blocks_on_data, check_name
 from endpoints.gridftp.replies import Reply
 
 #: Entries whose times are asked for at once.
 PORTION = MAX_PIPELINE // 3
-#: Lines of a folder that appears empty and is not.
-MAX_HIDDEN = 100_000
 _LINE = re.compile(
     rb"([-dlbcps])([-rwxsStTlL]{9})[.+@]?\s+\d+\s+(\S+)\s+(\S+)\s+(?:\d+,\s+)?(\d{1,19})\s"
     rb"+([A-Za-z]{3}\s+\d{1,2}\s+[\d:]{4,5}|\d{4}-\d\d-\d\d\s+\d\d:\d\d)\s(.+)"
@@ -44,59 +42,6 @@ async def set_time(connection: ControlConnection, path: bytes, modified: datetim
     reply = await connection.request("MDTM", stamp + b" " + path)
     if reply.is_error:
         await connection.ask("SITE", b"UTIME " + stamp + b" " + path)
-
-
-def is_not_unlinked(fault: Fault) -> bool:
-    """Whether a DELE was refused because of EINVAL, which unlink(2) never gives: so Pure-FTPd refuses what is neither a
-    file nor a symlink."""
-    return fault.kind is Kind.UNKNOWN and fault.raw.lower().rstrip(" .").endswith("invalid argument")
-
-
-async def explained(stat: Callable[[str], Awaitable[Entry]], fault: Fault, path: str) -> Fault:
-    """A refused removal: vsftpd gives no cause. Raises FaultError when the connection is lost."""
-    if fault.kind is not Kind.UNKNOWN:
-        return fault
-    try:
-        there = await stat(path)
-    except FaultError as error:
-        if error.fault.scope is not FaultScope.FILE:
-            raise
-        return make_fault(error.fault.kind, fault.raw)
-    if not there.is_directory:
-        return make_fault(Kind.PERMISSION_DENIED, fault.raw)
-    return make_fault(Kind.IS_A_DIRECTORY if is_not_unlinked(fault) else Kind.DIRECTORY_NOT_EMPTY, fault.raw)
-
-
-async def folders_among(names: frozenset[bytes], connection: ControlConnection, above: bytes) -> set[bytes]:
-    """Those of the names in this folder that `ls -l` shows as folders, and not as symlinks. Raises FaultError."""
-    found: set[bytes] = set()
-    async with aclosing(_names("dir", connection, above, Allowance())) as batches:
-        async for batch in batches:
-            found |= names.intersection(batch)
-    return found
-
-
-async def remove_links(connection: ControlConnection, folder: bytes) -> None:
-    """Remove the symlinks in this folder, which `ls -l` shows, and MLSD does not where their targets are missing.
-
-    Raises FaultError.
-    """
-    found: list[bytes] = []
-    async with aclosing(_names("link", connection, folder, Allowance(lines=MAX_HIDDEN))) as batches:
-        async for batch in batches:
-            found += batch
-    for start in range(0, len(found), PORTION):
-        links = (folder.rstrip(b"/") + b"/" + name for name in found[start : start + PORTION])
-        await asyncio.gather(*(connection.ask("DELE", link) for link in links))
-
-
-async def _names(
-    kind: str, connection: ControlConnection, folder: bytes, allowance: Allowance
-) -> AsyncGenerator[Sequence[bytes], None]:
-    async with aclosing(blocks_on_data(connection, b"-a " + folder, allowance, verb="LIST")) as blocks:
-        async for lines in blocks:
-            entries = [entry for line in lines if (entry := parse_line(line)) is not None and entry.kind == kind]
-            yield [entry.name.encode("utf-8", "surrogateescape") for entry in entries]
 
 
 def is_unknown(reply: Reply) -> bool:

@@ -13,8 +13,6 @@ from datetime import datetime
 from typing import Self, TypeVar
 
 import asyncssh
-from asyncssh.sftp import start_sftp_client
-from asyncssh.stream import SSHClientStreamSession
 
 from endpoints.gridftp.facts import Entry
 from endpoints.gridftp.faults import Fault, FaultError, FaultScope, Kind, make_fault
@@ -24,6 +22,7 @@ from endpoints.gridftp.streams.digest import ALGORITHMS, Digest
 from endpoints.gridftp.streams.file_streams import OctetBudget, OctetShare
 from identity.gsi.printable import quoted
 
+from .channel import open_channel
 from .entries import entry_of, has_link
 from .files import WINDOW, Answers, SftpReader, SftpWriter
 
@@ -36,8 +35,6 @@ CHANNELS, MANY_CHANNELS_ABOVE = 4, 4 * 2**20
 AT_ONCE, BATCH = 64, 200
 #: Octets that the checksums of one session hold in memory.
 CHECKSUM_OCTETS = 4 * 2**20
-#: Seconds since 1970, in 32 bits (draft-ietf-secsh-filexfer-02 section 5).
-_LAST_TIME = 2**32 - 1
 NO_SUCH_TIME = "SFTP has modification times from 1970 to 2106 only."
 NOT_CONFINED = "An SFTP server cannot confine a session to folders, so only its whole tree can be shared for writing."
 
@@ -251,7 +248,7 @@ class SftpSession:
 
     async def _set_modified(self, path: str, modified: datetime) -> Fault | None:
         encoded, seconds = self.encode_path(path), int(modified.timestamp())
-        if not 0 <= seconds <= _LAST_TIME:
+        if not 0 <= seconds < 2**32:
             return Fault(Kind.UNSUPPORTED, retryable=False, advice=NO_SUCH_TIME)
         attrs = asyncssh.SFTPAttrs(atime=seconds, mtime=seconds)
         return await self._fault(lambda: self._client.setstat(encoded, attrs))
@@ -335,17 +332,9 @@ class SftpSession:
         return self._channels[:count]
 
     async def _open_channel(self) -> asyncssh.SFTPClient:
-        def stream() -> _ChannelStream:
-            return _ChannelStream(self._answers.moved)
-
-        channel, session = await self._connection.create_session(
-            stream, subsystem="sftp", encoding=None, window=CHANNEL_WINDOW, max_pktsize=32768
-        )
-        assert isinstance(session, _ChannelStream)
-        writer, reader = asyncssh.SSHWriter(session, channel), asyncssh.SSHReader(session, channel)
+        writer, client = await open_channel(self._connection, self._answers.moved, CHANNEL_WINDOW)
         self._writers.append(writer)
-        loop = asyncio.get_running_loop()
-        return await start_sftp_client(self._connection, loop, "replace", reader, writer, None, "strict", 3)
+        return client
 
     async def _ask(self, ask: Callable[[], Awaitable[_T]]) -> _T:
         """Send a request, and wait for its answer. A silent server loses the connection."""
@@ -390,18 +379,6 @@ class SftpSession:
         except FaultError:
             return fault
         return make_fault(Kind.NO_SPACE_LEFT, fault.raw) if space.bavail == 0 or space.favail == 0 else fault
-
-
-class _ChannelStream(SSHClientStreamSession[bytes]):
-    """A channel that reports the arrival of each packet."""
-
-    def __init__(self, moved: Callable[[], None]) -> None:
-        super().__init__()
-        self._moved = moved
-
-    def data_received(self, data: bytes, datatype: int | None) -> None:
-        self._moved()
-        super().data_received(data, datatype)
 
 
 async def _in_windows(
