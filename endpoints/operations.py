@@ -129,7 +129,7 @@ def described(session: RemoteSession, folder: ListableFolder, resolved: str) -> 
     endpoint = folder.granted.endpoint
     if folder.granted.shared:
         return Listing(endpoint, folder.path, access.from_root(folder.path), ())
-    absolute = session.encode_path(resolved.rstrip("/") + "/").decode("utf-8", "surrogateescape")
+    absolute = session.encode_path(resolved.rstrip("/") + "/").decode("utf-8", "surrogateescape").rstrip("/") + "/"
     return Listing(endpoint, folder.path, absolute, (), _makes_links(session))
 
 

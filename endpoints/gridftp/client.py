@@ -22,7 +22,7 @@ from .features import Features
 from .listing import Allowance, blocks_on_control, blocks_on_data, entries_of
 from .login import ANONYMOUS, Login
 from .replies import Reply
-from .requests import plain_ftp
+from .requests import plain_ftp, removal
 from .requests.symlinks import make_symlink
 from .restriction import FRONT_END, NO_STARS, NOT_CONFINED, TOO_MANY_FOLDERS, AllowedPath, not_restricted, restriction
 from .session_settings import SessionSettings, apply
@@ -299,7 +299,10 @@ class GridFTPSession:
         outcome: list[Fault | None] = []
         for window in _windows(entries, MAX_PIPELINE):
             outcome += await asyncio.gather(*(self._remove(path, folder) for path, folder in window))
-        return outcome
+        if not self.lists_plainly or any(folder for _, folder in entries):
+            return outcome
+        refused = [(self.encode_path(path), fault) for (path, _), fault in zip(entries, outcome, strict=True)]
+        return await removal.find_folders(refused, self.connection, self.one_data_connection)
 
     async def _remove(self, path: str, folder: bool) -> Fault | None:
         try:
@@ -307,16 +310,15 @@ class GridFTPSession:
         except FaultError as error:
             if error.fault.scope is not FaultScope.FILE:
                 raise
-            return await plain_ftp.explained(self.stat, error.fault, path) if self.lists_plainly else error.fault
+            return await removal.explained(self.stat, error.fault, path, named=not self.lists_plainly)
         return None
 
     async def remove_unlisted(self, path: str) -> None:
-        """SITE RDEL: remove a folder with the symlinks in it that no listing shows.
-
-        The toolkit's server lists no symlink whose target is missing, and RMD fails because of it. SITE RDEL follows no
-        symlink.
-        """
-        await self.connection.ask("SITE", b"RDEL " + self.encode_path(path))
+        """Remove a folder with the links in it that no listing shows. SITE RDEL of the toolkit follows no symlink."""
+        if self.is_plain_ftp:
+            await removal.remove_with_links(self.encode_path(path), self.connection, self.one_data_connection)
+        else:
+            await self.connection.ask("SITE", b"RDEL " + self.encode_path(path))
 
     async def make_directory(self, path: str) -> None:
         """MKD; an existing path raises FaultError(PATH_EXISTS)."""

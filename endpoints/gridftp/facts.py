@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Collection
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from sys import intern
 from urllib.parse import quote, unquote
 
@@ -61,6 +61,7 @@ _UNUSUAL = {name.lower(): name for name in _USUAL}
 _KINDS = frozenset(("file", "dir", "cdir", "pdir"))
 _LINKS = ("os.unix=slink", "os.unix=symlink")
 _MAX_SIZE = 2**63 - 1
+EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 def parse_line(line: bytes) -> Entry:
@@ -119,6 +120,14 @@ def _parse_time(stamp: str) -> datetime | None:
     try:
         return datetime.fromisoformat(f"{stamp[:8]}T{stamp[8:]}Z") if stamp else None
     except ValueError:
+        return None
+
+
+def moment_of(seconds: float) -> datetime | None:
+    """The time so many seconds after 1970; None outside of the years 1 to 9999, which no reply can give."""
+    try:
+        return EPOCH + timedelta(seconds=seconds)
+    except OverflowError:
         return None
 
 

@@ -152,6 +152,9 @@ _PHRASES: tuple[tuple[str, Kind], ...] = (
     ("is a directory", Kind.IS_A_DIRECTORY),
     ("directory not empty", Kind.DIRECTORY_NOT_EMPTY),
     ("errno: 39", Kind.DIRECTORY_NOT_EMPTY),
+    # Our own server and ProFTPD, and Pure-FTPd, of a pipe, a socket or a device.
+    ("not a regular file", Kind.UNSUPPORTED),
+    ("only retrieve regular files", Kind.UNSUPPORTED),
     ("file exists", Kind.PATH_EXISTS),
     ("file too large", Kind.NO_SPACE_LEFT),
     ("too many open files", Kind.ENDPOINT_TOO_BUSY),
@@ -193,6 +196,7 @@ _ADVICE: dict[Kind, str] = {
     Kind.CONNECT_FAILED: "A connection could not be made; the server may be down, or a firewall in the way.",
     Kind.ENDPOINT_TOO_BUSY: "The server is too busy; the service tries again later.",
     Kind.FILE_NOT_FOUND: "Nothing is there under this path; put it there, or cancel the task.",
+    Kind.FILE_SIZE_CHANGED: "The file was changed while it was read; it is sent again.",
     Kind.PERMISSION_DENIED: "The account on this endpoint may not do this; change the permissions or the path.",
     Kind.NO_SPACE_LEFT: "The disk of this endpoint is full; make room, and the file is tried again.",
     Kind.QUOTA_EXCEEDED: "The quota on this endpoint is used up; make room, and the file is tried again.",
@@ -235,6 +239,8 @@ _SCOPES: dict[Kind, FaultScope] = {
     Kind.CONNECTION_RESET: FaultScope.SESSION,
     Kind.TIMEOUT: FaultScope.SESSION,
 }
+
+NO_FILE = "This is neither a file nor a folder, but a pipe, a socket or a device, and cannot be transferred."
 
 #: Advice against a refusal, by a phrase of the server.
 _REMEDIES: tuple[tuple[str, str], ...] = (
@@ -294,7 +300,8 @@ def classify(reply: Reply, side: Side = Side.UNKNOWN) -> Fault:
     """
     text = _SearchedText(b"\n".join(reply.lines), reply.names)
     kind = _kind(reply.code, text) or _CODES.get(reply.code, Kind.UNKNOWN)
-    return make_fault(kind, str(reply), side=side, retryable=kind is not Kind.INVALID_PATH_NAME)
+    fault = make_fault(kind, str(reply), side=side, retryable=kind is not Kind.INVALID_PATH_NAME)
+    return replace(fault, advice=NO_FILE) if kind is Kind.UNSUPPORTED and text.says("regular file") else fault
 
 
 def is_full(reply: Reply) -> bool:

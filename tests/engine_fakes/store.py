@@ -161,7 +161,8 @@ class MemoryStore:
             return
         size = row.file.size if faulted.new_size is None else faulted.new_size
         row.file = _with_ranges(row.file, faulted.file, faulted.ranges)
-        row.file = replace(row.file, attempts=row.file.attempts + 1, size=size)
+        attempts, last = row.file.attempts + 1, faulted.fault.kind.value
+        row.file = replace(row.file, attempts=attempts, size=size, last_fault=last)
         row.fault = faulted.fault
         row.next_try_at = faulted.retry_at
         self._error(faulted.fault, is_error=not faulted.skipped)

@@ -77,7 +77,8 @@ class MemoryTree:
     # ---- the requests of a server
 
     def find(self, path: str, *, follow: bool = True) -> Node | None:
-        """The node at this path, or None. A symlink at its end is followed by default."""
+        """The node at this path, or None. A symlink at its end is followed by default, and before a slash always."""
+        follow = follow or path.endswith("/")
         node = self.root
         names = _names(path)
         for index, name in enumerate(names):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -37,24 +37,24 @@ class End:
 
 @dataclass
 class StreamedTask:
-    """One task; each call of `slice` is another worker."""
+    """One task; each call of `slice` is another worker. Without a destination it is a DELETE."""
 
     source: End
-    destination: End
-    items: list[tuple[str, str, bool]]
+    destination: End | None
+    items: Sequence[tuple[str, str | None, bool | None]]
     options: Mapping[str, object] = field(default_factory=dict)
     host: StreamingHost | None = None
 
     clock: Clock = field(default_factory=FastClock)
 
     def __post_init__(self) -> None:
-        self.store = MemoryStore(self.clock, self.items)
+        self.store = MemoryStore(self.clock, list(self.items))
         self.pool = SessionPool()
         self.host = self.host or StreamingHost()
         self.suspect_up_to = 0
 
     def sessions(self) -> RealSessions:
-        ends = {Side.SOURCE: self.source, Side.DESTINATION: self.destination}
+        ends = {Side.SOURCE: self.source, Side.DESTINATION: self.destination or self.source}
         places = ServersBySide({side: [Place(end.host, end.port)] for side, end in ends.items()})
 
         def session_key(side: Side, address: Address, place: Place) -> SessionKey:
@@ -78,9 +78,9 @@ class StreamedTask:
     def spec(self) -> TaskSpec:
         return TaskSpec(
             task_id="t",
-            is_delete=False,
+            is_delete=self.destination is None,
             source=TaskEndpoint("1", "go#ep1"),
-            destination=TaskEndpoint("2", "go#ep2"),
+            destination=TaskEndpoint("2", "go#ep2") if self.destination else None,
             options={"tuning": "paper", **self.options},
             max_sessions=8,
             suspect_up_to=self.suspect_up_to,

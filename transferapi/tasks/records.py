@@ -255,6 +255,8 @@ class FileRow:
     begun: bool = False
     #: The destination had no entry of this name when the scan looked. False: it had one, or nobody has looked.
     absent: bool = False
+    #: The kind of its latest fault; "" for none.
+    last_fault: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, contextmanager
 from itertools import takewhile
 from typing import TypeVar
 
@@ -16,6 +17,8 @@ from .ports import Session, SessionFactory
 from .trace import NO_TRACE, Trace
 
 T = TypeVar("T")
+#: Seconds without any answer after which a server counts as silent. Its requests are waited for all the same.
+QUIET = 15.0
 
 #: Paths whose facts are requested at once, and connections that may be lost meanwhile.
 PARALLEL_FACTS = 500
@@ -50,6 +53,12 @@ class ControlSessions:
         self._open: dict[Side, Session] = {}
         self._opening: dict[Side, asyncio.Task[Session]] = {}
         self._closed = False
+        #: Called when a server is silent, and when it answers after that.
+        self.on_silence: Callable[[Side], None] = lambda side: None
+        self.on_answer: Callable[[Side], None] = lambda side: None
+        self._unanswered: Counter[Side] = Counter()
+        self._silence: dict[Side, asyncio.TimerHandle] = {}
+        self._silent: set[Side] = set()
 
     def open_ahead(self, side: Side) -> None:
         """Open the session of this side before it is needed; an error shows at its first use."""
@@ -70,7 +79,8 @@ class ControlSessions:
         """Send a request to this side. Raises FaultError; UnreachableError when no session can be opened."""
         session = await self.session(side)
         try:
-            return await what(session)
+            with self._waiting_for(side):
+                return await what(session)
         except FaultError as error:
             await self._drop_if_lost(side, session, error)
             raise
@@ -115,8 +125,13 @@ class ControlSessions:
         """`Session.listing` on this side, with the errors of `ask`, and TooMuchError for an endless listing."""
         session = await self.session(side)
         seen = 0
+        batches = session.listing(path)
         try:
-            async for entries in session.listing(path):
+            while True:
+                with self._waiting_for(side):
+                    entries = await anext(batches, None)
+                if entries is None:
+                    break
                 seen = self._listing_counter.check(path, seen, entries)
                 yield entries
         except FaultError as error:
@@ -126,6 +141,8 @@ class ControlSessions:
     async def close(self) -> None:
         """Give all sessions back, and open no other: a request that comes now is canceled."""
         self._closed = True
+        for timer in self._silence.values():
+            timer.cancel()
         self.memory.close()
         await self.put_away()
 
@@ -160,6 +177,43 @@ class ControlSessions:
         finally:
             del self._opening[side]
         return session
+
+    @contextmanager
+    def _waiting_for(self, side: Side) -> Iterator[None]:
+        """Notice where no request to this side is answered for QUIET seconds."""
+        self._unanswered[side] += 1
+        if side not in self._silence:
+            self._watch(side)
+        try:
+            yield
+            answered = True
+        except FaultError as error:
+            answered = error.fault.scope is FaultScope.FILE
+            raise
+        except BaseException:
+            answered = False
+            raise
+        finally:
+            self._unanswered[side] -= 1
+            self._no_longer_waiting(side, answered=answered)
+
+    def _watch(self, side: Side) -> None:
+        def silent() -> None:
+            self._silent.add(side)
+            self.on_silence(side)
+
+        if not self._closed:
+            self._silence[side] = asyncio.get_running_loop().call_later(QUIET, silent)
+
+    def _no_longer_waiting(self, side: Side, *, answered: bool) -> None:
+        if timer := self._silence.pop(side, None):
+            timer.cancel()
+        if self._unanswered[side]:
+            self._watch(side)
+        was_silent = side in self._silent
+        self._silent.discard(side)
+        if was_silent and answered and not self._closed:
+            self.on_answer(side)
 
     async def _drop_if_lost(self, side: Side, session: Session, error: FaultError) -> None:
         """Drop a session whose connection failed. The factory knows whether it can be kept."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from endpoints.gridftp.faults import AWAY_KINDS, Fault, Kind, Side
+from endpoints.gridftp.faults import AWAY_KINDS, Fault, FaultScope, Kind, Side
 
 #: Seconds before the second try; each further delay is twice as long, up to the longest.
 FIRST_DELAY = 1.0
@@ -18,6 +18,13 @@ AWAY_SECONDS = 300.0
 CREDENTIAL_KINDS = frozenset({Kind.AUTH, Kind.NO_CREDENTIALS})
 #: Faults of the request itself: repeating it cannot succeed.
 HOPELESS_KINDS = frozenset({Kind.ACL_CHANGED, Kind.INVALID_PATH_NAME, Kind.AMBIGUOUS_PATH, Kind.IS_A_DIRECTORY})
+#: Tries of a file that is another one after each of them, and of a request that a server does not know.
+TRIES_OF_CHANGING, TRIES_OF_UNKNOWN = 5, 3
+CHANGING_KINDS = frozenset({Kind.FILE_SIZE_CHANGED, Kind.VERIFY_CHECKSUM})
+CHANGING = (
+    "The file was changed while it was read, in each of {tries} tries. Stop the program that writes it, or "
+    "make a copy that stays as it is, and transfer that."
+)
 #: Kinds that skip_source_errors skips at the source, as the Globus service does. Two sources for one destination
 #: are a fault of the source, whichever side reports it.
 SOURCE_ERRORS = frozenset({Kind.FILE_NOT_FOUND, Kind.PERMISSION_DENIED, Kind.AMBIGUOUS_PATH})
@@ -125,7 +132,7 @@ def decide(
     why = fault.advice or fault.raw or fault.kind.value
     if _needs_a_person(fault, renewable=renewable):
         return Suspend(why)
-    hopeless = _is_hopeless(fault)
+    hopeless = _is_hopeless(fault, attempts)
     # A second try, because a file may be missing for a moment while it is renamed.
     if policy.may_pass_over(fault) and (hopeless or attempts):
         return PassOver()
@@ -138,9 +145,22 @@ def _needs_a_person(fault: Fault, *, renewable: bool) -> bool:
     return (fault.kind in CREDENTIAL_KINDS and renewable) or fault.kind is Kind.HOST_KEY_CHANGED
 
 
-def _is_hopeless(fault: Fault) -> bool:
+def _is_hopeless(fault: Fault, attempts: int) -> bool:
     """Whether another try would fail in the same way. A credential may be renewed meanwhile."""
-    return fault.kind in HOPELESS_KINDS or not (fault.retryable or fault.kind in CREDENTIAL_KINDS)
+    if fault.kind in HOPELESS_KINDS or not (fault.retryable or fault.kind in CREDENTIAL_KINDS):
+        return True
+    unknown = fault.kind is Kind.UNSUPPORTED and fault.scope is FaultScope.FILE
+    return unknown and attempts >= TRIES_OF_UNKNOWN - 1
+
+
+def unless_changing(fault: Fault, attempts: int, last: str) -> Fault:
+    """The fault of a file after `attempts` earlier ones, not retryable where the file is another one again and again.
+
+    last: the kind of the fault before; "" for none.
+    """
+    if fault.kind is not Kind.FILE_SIZE_CHANGED or last not in CHANGING_KINDS or attempts < TRIES_OF_CHANGING - 1:
+        return fault
+    return replace(fault, retryable=False, advice=CHANGING.format(tries=attempts + 1))
 
 
 def worse(first: Fault | None, fault: Fault) -> Fault:

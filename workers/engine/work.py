@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from endpoints.gridftp.faults import AWAY_KINDS, Fault, Kind, Side
+from endpoints.gridftp.connection import STALL_TIMEOUT
+from endpoints.gridftp.faults import AWAY_KINDS, Fault, Kind, Side, make_fault
 from transferapi.tasks.errors import LeaseLostError, TooMuchError
 from transferapi.tasks.records import TaskSpec
 
 from .bounds import DEFAULT, EngineBounds, MemoryFullError
-from .control_sessions import ControlSessions
+from .control_sessions import QUIET, ControlSessions
 from .credentials import Credentials
 from .lease import HeldLease
 from .paths import is_within
@@ -93,6 +94,8 @@ class SliceContext:
         self.trace = trace
         self.jitter = jitter
         self.control_sessions = ControlSessions(sessions, bounds, self.reached, trace)
+        self.control_sessions.on_silence = self._silent
+        self.control_sessions.on_answer = lambda side: self._spawn_while_running(self.reached(side))
         self._troubled = spec.troubled
         self.endpoints = EndpointBackoff(spec.connection_failures)
         self.policy = Policy.of(spec.options)
@@ -213,6 +216,18 @@ class SliceContext:
         """Make this fault the status of the task; lanes: until a lane is opened, or the task ends."""
         self._troubled = True
         await self.store.endpoint_failed(fault, until, lanes=lanes)
+
+    def _silent(self, side: Side) -> None:
+        """Report at once that a server has not answered for a while, so that other tasks of the user may begin."""
+        fault = make_fault(Kind.TIMEOUT, f"no answer for {QUIET:g} s", side=side)
+        until = self.clock.now() + timedelta(seconds=STALL_TIMEOUT - QUIET)
+        self._spawn_while_running(self.report_trouble(fault, until))
+
+    def _spawn_while_running(self, part: Coroutine[Any, Any, None]) -> None:
+        if self.ended.done():
+            part.close()
+        else:
+            self.spawn(part)
 
     def _explain(self, fault: Fault, why: str) -> str:
         """The reason why an endpoint ends the task: the endpoint, and the reply of its server."""

@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from endpoints.gridftp.faults import FaultError, Side
+from endpoints.gridftp.faults import FaultError, Kind, Side, make_fault
 from endpoints.gridftp.streams.digest import Digest
 from endpoints.gridftp.streams.file_streams import FileReader, FileWriter, OctetShare
 
@@ -22,7 +22,8 @@ class FileCopy:
     offset: of the first octet that is moved; the earlier ones are at the destination already.
     open_reader, open_writer: called with the share of the file. The destination is opened, and with it emptied, when
     the source is open. pace: waits until so many octets may be moved. progressed: called after each piece.
-    digest: of all octets, where the caller asks for it; the file then begins at 0.
+    digest: of all octets, where the caller asks for it; the file then begins at 0. most: octets of the file after which
+    it counts as one that grows for ever.
     """
 
     def __init__(
@@ -35,8 +36,10 @@ class FileCopy:
         pace: Callable[[int], Awaitable[None]],
         progressed: Callable[[], None],
         digest: Digest | None = None,
+        most: int | None = None,
     ) -> None:
         self.position = offset
+        self._most = most
         self._share = share
         self._open_reader = open_reader
         self._open_writer = open_writer
@@ -83,6 +86,9 @@ class FileCopy:
             self._digest.update(data)
         await at_side(Side.DESTINATION, writer.write(data))
         self.position += len(data)
+        if self._most is not None and self.position > self._most:
+            raw = f"{self.position} octets have been read, and the file has no end"
+            raise FaultError(make_fault(Kind.FILE_SIZE_CHANGED, raw, side=Side.SOURCE))
         self._progressed()
 
     async def _confirm(self, writer: FileWriter) -> None:

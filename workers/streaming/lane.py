@@ -32,6 +32,8 @@ from .host import TaskStreams
 
 #: Seconds between two reports of progress of one file.
 PROGRESS = 1.0
+#: Octets that a file may grow by after the scan, beside its size of the scan.
+GROWTH = 2**30
 
 
 @dataclass(slots=True)
@@ -190,6 +192,7 @@ class StreamedLane:
             pace=self._streams.pace,
             progressed=lambda: self._progressed(one),
             digest=digest,
+            most=2 * one.file.size + GROWTH,
         )
 
     async def _complete(self, one: _Under, written: str, target: str, size: int) -> None:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from datetime import UTC, datetime
 
 from endpoints.gridftp.connection import MAX_PIPELINE, ControlConnection
 from endpoints.gridftp.facts import Entry, format_time
-from endpoints.gridftp.faults import Fault, FaultError, FaultScope, Kind, classify, make_fault
+from endpoints.gridftp.faults import FaultError, FaultScope, Kind, classify, make_fault
 from endpoints.gridftp.features import Features
 from endpoints.gridftp.listing import Allowance, blocks_on_data, check_name
 from endpoints.gridftp.replies import Reply
@@ -44,17 +44,6 @@ async def set_time(connection: ControlConnection, path: bytes, modified: datetim
         await connection.ask("SITE", b"UTIME " + stamp + b" " + path)
 
 
-async def explained(stat: Callable[[str], Awaitable[Entry]], fault: Fault, path: str) -> Fault:
-    """A refused removal: vsftpd gives no cause."""
-    if fault.kind is not Kind.UNKNOWN:
-        return fault
-    try:
-        there = await stat(path)
-    except FaultError as error:
-        return make_fault(error.fault.kind, fault.raw)
-    return make_fault(Kind.DIRECTORY_NOT_EMPTY if there.is_directory else Kind.PERMISSION_DENIED, fault.raw)
-
-
 def is_unknown(reply: Reply) -> bool:
     """Whether the server does not know a command at all."""
     return reply.code in (500, 502, 504)
@@ -73,8 +62,19 @@ async def stat(connection: ControlConnection, path: bytes) -> Entry:
         return Entry(name, "file", int(octets), when)
     fault = classify(size)
     if fault.kind is Kind.UNKNOWN and size.code == 550:
+        if await _is_special(connection, path, name):
+            return Entry(name, "OS.unix=special")
         fault = make_fault(Kind.FILE_NOT_FOUND, fault.raw)
     raise FaultError(fault)
+
+
+async def _is_special(connection: ControlConnection, path: bytes, name: str) -> bool:
+    """Whether a pipe, a socket or a device is here, which has no size (STAT with a path, RFC 959 section 4.1.3)."""
+    reply = await connection.request("STAT", path)
+    if reply.is_error or len(reply.lines) != 3:
+        return False
+    only = parse_line(reply.lines[1].strip())
+    return only is not None and (only.kind, only.name) == ("OS.unix=special", name)
 
 
 async def listing(

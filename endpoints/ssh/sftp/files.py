@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TypeVar, cast
 
 import asyncssh
@@ -23,15 +24,74 @@ _T = TypeVar("_T")
 WINDOW = 8 * 2**20
 #: Requests are never smaller, whatever a server says about its limits.
 SMALLEST = 16 * 1024
+#: How often silence is looked for, in parts of STALL_TIMEOUT.
+LOOKS = 4
+#: A request that others overtake is lost after so many times STALL_TIMEOUT.
+OVERTAKEN = 10
 
 
-async def answered(asking: Awaitable[_T]) -> _T:
-    """The answer of a server. Raises FaultError, also after STALL_TIMEOUT seconds of silence."""
-    try:
-        async with asyncio.timeout(STALL_TIMEOUT):
-            return await asking
-    except (asyncssh.Error, asyncssh.SFTPError, OSError, EOFError, TimeoutError, ValueError) as error:
-        raise FaultError(fault_of(error)) from None
+class Answers:
+    """Waits for the answers of one session. unsent: octets that its channels have not sent yet.
+
+    A session is silent while no octet comes on its channels and none of the octets that wait can be sent. The oldest
+    request may be overtaken by others for a while. The limit is not one of each request: a request waits behind all
+    that were sent before it, behind WINDOW octets of each file, which a slow line carries in minutes.
+    """
+
+    def __init__(self, unsent: Callable[[], int] = lambda: 0) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._unsent = unsent
+        self._sent = 0
+        self._moved_at = self._oldest_since = self._loop.time()
+        #: The limits of the requests without an answer, the oldest first.
+        self._waiting: dict[asyncio.Timeout, None] = {}
+        self._look: asyncio.TimerHandle | None = None
+
+    def moved(self) -> None:
+        """Octets of an answer have come."""
+        self._moved_at = self._loop.time()
+
+    async def wait(self, asking: Awaitable[_T]) -> _T:
+        """The answer to a request. Raises FaultError, also after STALL_TIMEOUT seconds of silence."""
+        try:
+            async with asyncio.timeout(None) as limit:
+                with self._counted(limit):
+                    return await asking
+        except (asyncssh.Error, asyncssh.SFTPError, OSError, EOFError, TimeoutError, ValueError) as error:
+            raise FaultError(fault_of(error)) from None
+
+    # ---- inside
+
+    @contextmanager
+    def _counted(self, limit: asyncio.Timeout) -> Iterator[None]:
+        if not self._waiting:
+            self._moved_at = self._oldest_since = self._loop.time()
+        self._waiting[limit] = None
+        if self._look is None:
+            self._look_later()
+        try:
+            yield
+        finally:
+            if next(iter(self._waiting)) is limit:
+                self._oldest_since = self._loop.time()
+            del self._waiting[limit]
+
+    def _look_later(self) -> None:
+        self._look = self._loop.call_later(STALL_TIMEOUT / LOOKS, self._look_at_it)
+
+    def _look_at_it(self) -> None:
+        """Time out all requests if the session is silent."""
+        self._look = None
+        if not self._waiting:
+            return
+        now, unsent = self._loop.time(), self._unsent()
+        if unsent != self._sent:
+            self._sent, self._moved_at = unsent, now
+        if now - self._moved_at >= STALL_TIMEOUT or now - self._oldest_since >= OVERTAKEN * STALL_TIMEOUT:
+            for limit in self._waiting:
+                limit.reschedule(now)
+        else:
+            self._look_later()
 
 
 class SftpReader:
@@ -42,15 +102,22 @@ class SftpReader:
     """
 
     def __init__(
-        self, file: asyncssh.SFTPClientFile, share: OctetShare, offset: int, expected: int, piece: int
+        self,
+        file: asyncssh.SFTPClientFile,
+        answers: Answers,
+        share: OctetShare,
+        offset: int,
+        expected: int,
+        piece: int,
     ) -> None:
         self._file = file
+        self._answers = answers
         self._share = share
         self._asked = self._position = offset
         self._expected = expected
         self._piece = max(SMALLEST, min(PIECE, piece))
         self._in_flight: deque[tuple[int, asyncio.Task[bytes]]] = deque()
-        self._before = asyncio.create_task(answered(file.stat()))
+        self._before = asyncio.create_task(answers.wait(file.stat()))
 
     async def read(self) -> bytes:
         """The next octets; b"" at the end."""
@@ -67,6 +134,8 @@ class SftpReader:
         self._position += len(data)
         if not data:
             await self._end()
+        elif self._position > self._expected:
+            await self._check_growth()
         return data
 
     async def close(self) -> None:
@@ -93,14 +162,21 @@ class SftpReader:
         return len(self._in_flight) * self._piece < WINDOW
 
     async def _read_at(self, offset: int, size: int) -> bytes:
-        data = cast(bytes, await answered(self._file.read(size, offset)))
+        data = cast(bytes, await self._answers.wait(self._file.read(size, offset)))
         if len(data) > size:
             raise FaultError(make_fault(Kind.ENDPOINT_ERROR, "the SFTP server sent more than was asked for"))
         return data
 
+    async def _check_growth(self) -> None:
+        """A file that is written faster than it is read has no end."""
+        before = await asyncio.shield(self._before)
+        if before.size is not None and self._position > before.size:
+            raw = f"{before.size} octets when the file was opened, and more than {self._position - 1} now"
+            raise FaultError(make_fault(Kind.FILE_SIZE_CHANGED, raw, side=Side.SOURCE))
+
     async def _end(self) -> None:
         """Check that the file is the one that was opened."""
-        after, before = await asyncio.gather(answered(self._file.stat()), asyncio.shield(self._before))
+        after, before = await asyncio.gather(self._answers.wait(self._file.stat()), asyncio.shield(self._before))
         if (after.size, after.mtime) != (before.size, before.mtime) or after.size != self._position:
             raw = f"{before.size} octets when the file was opened, {after.size} at its end, {self._position} were read"
             raise FaultError(make_fault(Kind.FILE_SIZE_CHANGED, raw, side=Side.SOURCE))
@@ -115,12 +191,14 @@ class SftpWriter:
     def __init__(
         self,
         files: Sequence[asyncssh.SFTPClientFile],
+        answers: Answers,
         share: OctetShare,
         offset: int,
         piece: int,
         explain: Callable[[Fault], Awaitable[Fault]],
     ) -> None:
         self._files = files
+        self._answers = answers
         self._share = share
         self._offset = offset
         self._piece = max(SMALLEST, min(PIECE, piece))
@@ -157,7 +235,7 @@ class SftpWriter:
         if self._stored != self._offset:
             raise FaultError(make_fault(Kind.INTERNAL_ERROR, f"{self._stored} of {self._offset} octets acknowledged"))
         for file in self._files:
-            await answered(file.close())
+            await self._answers.wait(file.close())
 
     async def close(self) -> None:
         """`FileWriter.close`. Requests that were sent may still be executed."""
@@ -185,7 +263,7 @@ class SftpWriter:
 
     async def _send(self, file: asyncssh.SFTPClientFile, offset: int, piece: bytes) -> None:
         try:
-            await answered(file.write(piece, offset))
+            await self._answers.wait(file.write(piece, offset))
             self._acknowledged(offset, offset + len(piece))
         except Exception as error:
             unexpected = make_fault(Kind.INTERNAL_ERROR, type(error).__name__)

@@ -13,7 +13,6 @@ from datetime import datetime
 from typing import Self, TypeVar
 
 import asyncssh
-from asyncssh.sftp import start_sftp_client
 
 from endpoints.gridftp.facts import Entry
 from endpoints.gridftp.faults import Fault, FaultError, FaultScope, Kind, make_fault
@@ -25,8 +24,9 @@ from endpoints.gridftp.wire.fence import Fence
 from endpoints.ssh.connection import wire_of
 from identity.gsi.printable import quoted
 
+from .channel import open_channel
 from .entries import entry_of, has_link
-from .files import WINDOW, SftpReader, SftpWriter, answered
+from .files import WINDOW, Answers, SftpReader, SftpWriter
 
 _T = TypeVar("_T")
 #: Octets that the server may send before we have taken them: the window of a channel.
@@ -39,6 +39,7 @@ CHANNELS, MANY_CHANNELS_ABOVE = 4, 4 * 2**20
 AT_ONCE, BATCH = 64, 200
 #: Octets that the checksums of one session hold in memory.
 CHECKSUM_OCTETS = 4 * 2**20
+NO_SUCH_TIME = "SFTP has modification times from 1970 to 2106 only."
 NOT_CONFINED = "An SFTP server cannot confine a session to folders, so only its whole tree can be shared for writing."
 
 
@@ -61,6 +62,8 @@ class SftpSession:
         self.round_trip: float | None = None
         self._connection = connection
         self._channels: list[asyncssh.SFTPClient] = []
+        self._writers: list[asyncssh.SSHWriter[bytes]] = []
+        self._answers = Answers(lambda: sum(writer.channel.get_write_buffer_size() for writer in self._writers))
         self._opening = asyncio.Lock()
         self._slots = asyncio.Semaphore(AT_ONCE)
         self._checksums = OctetBudget(CHECKSUM_OCTETS)
@@ -105,9 +108,13 @@ class SftpSession:
         self.abort()
 
     def encode_path(self, path: str) -> bytes:
-        """A path for the server: absolute, `/~/` taken from the home. Raises FaultError."""
+        """A path for the server: absolute, `/~/` taken from the home. Raises FaultError.
+
+        It has no slash at its end: behind the name of a symlink one means the target (POSIX.1-2017 section 4.13).
+        """
         if path == "/~" or path.startswith("/~/"):
             path = self.home.rstrip("/") + "/" + path[3:]
+        path = path.rstrip("/") or path[:1]
         if not path.startswith("/") or "\0" in path:
             raise FaultError(make_fault(Kind.INVALID_PATH_NAME, f"not a path: {quoted(path)}", retryable=False))
         return path.encode("utf-8", "surrogateescape")
@@ -250,6 +257,8 @@ class SftpSession:
 
     async def _set_modified(self, path: str, modified: datetime) -> Fault | None:
         encoded, seconds = self.encode_path(path), int(modified.timestamp())
+        if not 0 <= seconds < 2**32:
+            return Fault(Kind.UNSUPPORTED, retryable=False, advice=NO_SUCH_TIME)
         attrs = asyncssh.SFTPAttrs(atime=seconds, mtime=seconds)
         return await self._fault(lambda: self._client.setstat(encoded, attrs))
 
@@ -277,7 +286,7 @@ class SftpSession:
             file = await self._ask(lambda: self._client.open(encoded, "rb", block_size=0))
         except FaultError as error:
             raise FaultError(await self._known(error.fault, path, Kind.IS_A_DIRECTORY)) from None
-        return SftpReader(file, share, offset, expected, self._client.limits.max_read_len)
+        return SftpReader(file, self._answers, share, offset, expected, self._client.limits.max_read_len)
 
     async def open_writer(self, path: str, offset: int, share: OctetShare, *, expected: int = 0) -> SftpWriter:
         """Write a file from this offset on; from 0 on, what was there is removed. expected: octets that will come."""
@@ -298,7 +307,7 @@ class SftpSession:
         async def explain(fault: Fault) -> Fault:
             return await self._why_not_written(fault, encoded)
 
-        return SftpWriter(files, share, offset, self._client.limits.max_write_len, explain)
+        return SftpWriter(files, self._answers, share, offset, self._client.limits.max_write_len, explain)
 
     async def checksum(self, path: str, algorithm: str) -> str:
         """The checksum of a whole file, hexadecimal, lower case: the file is read."""
@@ -325,7 +334,7 @@ class SftpSession:
         async with self._opening:
             while len(self._channels) < count:
                 try:
-                    self._channels.append(await answered(self._open_channel()))
+                    self._channels.append(await self._answers.wait(self._open_channel()))
                 except FaultError:
                     if not self._channels:
                         raise
@@ -333,18 +342,16 @@ class SftpSession:
         return self._channels[:count]
 
     async def _open_channel(self) -> asyncssh.SFTPClient:
-        writer, reader, _ = await self._connection.open_session(
-            subsystem="sftp", encoding=None, window=CHANNEL_WINDOW, max_pktsize=32768
-        )
-        loop = asyncio.get_running_loop()
-        return await start_sftp_client(self._connection, loop, "replace", reader, writer, None, "strict", 3)
+        writer, client = await open_channel(self._connection, self._answers.moved, CHANNEL_WINDOW)
+        self._writers.append(writer)
+        return client
 
     async def _ask(self, ask: Callable[[], Awaitable[_T]]) -> _T:
         """Send a request, and wait for its answer. A silent server loses the connection."""
         async with self._slots:
             self._under_way += 1
             try:
-                return await answered(ask())
+                return await self._answers.wait(ask())
             except FaultError as error:
                 if error.fault.scope is not FaultScope.FILE:
                     self.abort()

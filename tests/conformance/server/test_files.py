@@ -6,6 +6,7 @@ import errno
 import hashlib
 import os
 import stat
+import tempfile
 import zlib
 from contextlib import suppress
 from pathlib import Path
@@ -317,3 +318,17 @@ def test_what_the_account_may_not_do_is_refused(dialogue, folder):
     (folder / "closed").mkdir(0o500)
     for line in ("CKSM MD5 0 -1 /secret", "MKD /closed/x"):
         assert os.strerror(errno.EACCES) in dialogue.ask(line).text
+
+
+@pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="needs a file system with times of 64 bits")
+def test_a_file_with_a_nonsensical_time_is_listed_without_one(serve):
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        root = Path(folder)
+        for name, when in (("far", 10**12), ("before", -(10**13)), ("usual", 10**9)):
+            (root / name).touch()
+            os.utime(root / name, (when, when))
+        with Dialogue(serve(root).port) as dialogue:
+            found = mlsc(dialogue, b"/")
+            assert [found[name].modified is None for name in (b"far", b"before", b"usual")] == [True, True, False]
+            assert len(listing(dialogue, b"LIST /").splitlines()) == 3
+            assert dialogue.ask(b"MDTM /far").code == 550

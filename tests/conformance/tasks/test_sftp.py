@@ -96,3 +96,25 @@ async def test_a_tree_goes_between_sftp_and_gridftp(sftp: End, data: Path, tmp_p
         await task.run()
     assert (task.store.status, task.faults()) == ("SUCCEEDED", [])
     assert tree(there) == tree(data)
+
+
+async def test_a_time_that_sftp_cannot_carry_costs_the_file_nothing_but_its_time(sftp: End, tmp_path: Path) -> None:
+    there = tmp_path / "to"
+    moments = {"before": -631_152_000, "first": 0, "last": 2**32 - 1, "after": 2**32, "y2200": 7_258_118_400}
+    source = dated(tmp_path / "from", moments)
+    with GridFtpServer(tmp_path) as server:
+        task = StreamedTask(End(server.port), sftp, [("/from/", f"{there}/", True)], VERIFIED)
+        await task.run(slices=3)
+    assert (task.store.status, task.faults()) == ("SUCCEEDED", [])
+    assert tree(there) == tree(source)
+    assert [(there / name).stat().st_mtime for name in ("first", "last")] == [0, 2**32 - 1]
+    (event,) = [event for event in task.store.events if event.code == "PRESERVE_TIMESTAMP_SKIPPED"]
+    assert "from 1970 to 2106" in str(event.details)
+
+
+def dated(folder: Path, moments: dict[str, int]) -> Path:
+    folder.mkdir()
+    for name, moment in moments.items():
+        (folder / name).write_bytes(name.encode())
+        os.utime(folder / name, (moment, moment))
+    return folder

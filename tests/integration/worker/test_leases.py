@@ -10,6 +10,7 @@ from functools import partial
 import pytest
 from django.db import transaction
 
+from endpoints.gridftp.faults import Kind, Side, make_fault
 from endpoints.models import Endpoint
 from identity.models import User
 from tests.integration.cast import all_at_once, make_endpoint, make_user, submit, submit_delete, take
@@ -18,8 +19,8 @@ from transferapi.tasks.errors import LeaseLostError
 from transferapi.tasks.events import NewEvent
 from transferapi.tasks.models import Event, File, Item, Lease, Task
 from transferapi.tasks.states import TaskType
-from transferapi.tasks.worker import measurements, slice_end
-from transferapi.tasks.worker.fair_share import MAX_PER_USER
+from transferapi.tasks.worker import measurements, slice_end, troubles
+from transferapi.tasks.worker.fair_share import MAX_PER_USER, MAX_SILENT
 from transferapi.tasks.worker.leases import TTL, Grant, LeaseRefusal, acquire, heartbeat, next_runnable
 
 T0 = datetime.now(UTC)
@@ -145,6 +146,26 @@ def test_a_user_has_three_transfers_and_three_deletes_under_way(alice: User, bob
         assert [isinstance(result, Grant) for result in results] == [True, True, True, False, False]
         assert results[3] is results[4] is LeaseRefusal.QUOTA
     take(submit(bob, wide, wide, ("/a", "/b")))
+
+
+def test_tasks_that_wait_for_a_silent_server_hold_up_no_other_of_the_user(
+    alice: User, ep1: Endpoint, ep2: Endpoint
+) -> None:
+    silent = make_endpoint(alice, "silent", max_sessions=100)
+    held = [take(submit(alice, silent, ep2)) for number in range(MAX_PER_USER)]
+    waiting = submit(alice, ep1, ep2)
+    assert runnable() == []
+    no_answer = make_fault(Kind.TIMEOUT, "no answer for 15 s", side=Side.SOURCE)
+    for grant in held:
+        troubles.endpoint_failed(grant.task_id, grant.epoch, no_answer, at(60))
+    assert runnable() == [waiting.pk]
+    assert queries.get(alice, held[0].task_id).nice_status == "TIMEOUT"
+    # All together hold as many places more, and no others.
+    take(waiting)
+    for number in range(MAX_PER_USER + MAX_SILENT - len(held) - 1):
+        grant = take(submit(alice, silent, make_endpoint(alice, f"to{number}")))
+        troubles.endpoint_failed(grant.task_id, grant.epoch, no_answer, at(60))
+    assert acquire(submit(alice, ep1, make_endpoint(alice, "last")).pk, "worker") is LeaseRefusal.QUOTA
 
 
 def test_the_oldest_waiting_tasks_of_a_user_come_first(alice: User, ep1: Endpoint, ep2: Endpoint) -> None:

@@ -269,6 +269,25 @@ def test_progress_clears_the_trouble_and_moves_the_deadline_only_later(alice: Us
     assert queries.get(alice, task.pk).deadline == far
 
 
+def test_octets_that_are_thrown_away_and_sent_again_move_no_deadline(alice: User, task: Task, grant: Grant) -> None:
+    (file,) = find(grant, 1000)
+
+    def deadline_after(octets: int) -> datetime:
+        Task.objects.filter(pk=task.pk).update(deadline=task.deadline)
+        write(grant, progress=[PartialFile(file, f"0-{octets}", octets)])
+        return queries.get(alice, task.pk).deadline
+
+    assert deadline_after(400) > task.deadline
+    for _ in range(3):
+        write(grant, faulted=[faulted(file, later(0))])
+        assert deadline_after(400) == task.deadline
+    write(grant, faulted=[faulted(file, later(0))])
+    assert deadline_after(300) == task.deadline
+    assert deadline_after(400) == task.deadline
+    assert deadline_after(401) > task.deadline
+    assert check_sums(grant).bytes_transferred == 401
+
+
 def test_progress_does_not_move_a_deadline_that_the_user_named(alice: User, task: Task, grant: Grant) -> None:
     deadline = later(3600)
     moves.update(alice, task.pk, deadline=deadline)

@@ -63,6 +63,14 @@ async def test_files_and_symlinks_that_are_named_go_and_what_they_lead_to_stays(
     assert kept(world)
 
 
+@pytest.mark.parametrize("recursive", [False, True])
+async def test_a_symlink_that_is_named_with_a_slash_goes_alone(recursive: bool) -> None:
+    world = delete_world("/link/", recursive=recursive)
+    world.source.link("/link", "/keep")
+    assert await world.run() == "SUCCEEDED"
+    assert kept(world)
+
+
 @pytest.mark.parametrize(("path", "recursive"), [("/keep", False), ("/", True)])
 async def test_a_folder_without_recursive_and_the_root_are_refused(path: str, recursive: bool) -> None:
     world = delete_world(path, "/file", recursive=recursive)

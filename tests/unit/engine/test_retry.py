@@ -15,6 +15,8 @@ from workers.engine.retry import (
     CREDENTIAL_KINDS,
     HOPELESS_KINDS,
     LONGEST_DELAY,
+    TRIES_OF_CHANGING,
+    TRIES_OF_UNKNOWN,
     EndpointBackoff,
     Fail,
     Retry,
@@ -23,6 +25,7 @@ from workers.engine.retry import (
     Wait,
     decide,
     delay,
+    unless_changing,
 )
 from workers.engine.settle.arrival import can_continue, compare_sizes, moved_now
 
@@ -43,7 +46,7 @@ def test_every_fault_has_its_decision_and_no_try_is_put_off_past_the_deadline(
     elif kind in AWAY_KINDS:
         assert isinstance(decision, Wait)
         assert NOW <= decision.at <= max(deadline, NOW)
-    elif not retryable or kind in HOPELESS_KINDS:
+    elif not retryable or kind in HOPELESS_KINDS or (kind is Kind.UNSUPPORTED and attempts >= TRIES_OF_UNKNOWN - 1):
         assert isinstance(decision, Fail)
     else:
         assert isinstance(decision, Retry)
@@ -75,6 +78,27 @@ def test_credentials_suspend_even_when_the_fault_says_that_nothing_helps() -> No
 def test_what_the_user_passes_over_is_passed_over() -> None:
     fault = make_fault(Kind.FILE_NOT_FOUND)
     assert decide(fault, 0, NOW, LATER, 0.5, skip={Kind.FILE_NOT_FOUND}) == Skip()
+
+
+def test_a_command_that_a_server_does_not_know_for_one_file_is_not_tried_until_the_deadline() -> None:
+    decisions = [
+        decide(make_fault(Kind.UNSUPPORTED), attempts, NOW, LATER, 0.5) for attempts in range(TRIES_OF_UNKNOWN)
+    ]
+    assert [isinstance(one, Retry) for one in decisions] == [True, True, False]
+
+
+def test_a_file_that_is_changed_again_and_again_is_given_up() -> None:
+    changed = make_fault(Kind.FILE_SIZE_CHANGED)
+    first = [unless_changing(changed, attempts, "FILE_SIZE_CHANGED") for attempts in range(TRIES_OF_CHANGING)]
+    assert [fault.retryable for fault in first] == [True, True, True, True, False]
+    assert "in each of 5 tries" in first[-1].advice
+    assert isinstance(decide(first[-1], TRIES_OF_CHANGING - 1, NOW, LATER, 0.5), Fail)
+
+
+def test_a_file_that_changes_once_after_other_faults_is_tried_again() -> None:
+    changed = make_fault(Kind.FILE_SIZE_CHANGED)
+    assert unless_changing(changed, 50, "CONNECTION_BROKEN") is changed
+    assert unless_changing(make_fault(Kind.PERMISSION_DENIED), 50, "FILE_SIZE_CHANGED").retryable
 
 
 def test_giving_up_has_a_reason() -> None:

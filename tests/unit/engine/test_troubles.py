@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -11,6 +12,7 @@ from endpoints.gridftp.faults import Fault, FaultScope, Kind, Side, make_fault
 from tests.engine_fakes import MemoryLane, MemoryLease, MemoryStore
 from tests.unit.engine.world import World
 from transferapi.tasks.records import AUTHENTICATED, CLEAR, DataProtection
+from workers.engine.control_sessions import QUIET
 from workers.engine.ports import TCP, Transport
 
 pytestmark = pytest.mark.virtual_time
@@ -35,6 +37,23 @@ async def test_trouble_is_told_while_it_lasts_and_is_over_when_the_server_is_rea
     assert await world.run() == "SUCCEEDED"
     assert "CONNECT_FAILED" in world.store.codes()
     assert world.store.trouble is None
+
+
+async def test_a_server_that_is_silent_is_told_at_once_until_it_answers() -> None:
+    world = folder_world(3, latency=QUIET * 2)
+    running = asyncio.create_task(world.run())
+    await asyncio.sleep(QUIET * 3.5)
+    told = world.store.trouble
+    assert told
+    assert told[0] == Kind.TIMEOUT
+    assert await running == "SUCCEEDED"
+    assert world.store.trouble is None
+
+
+async def test_a_server_that_answers_slowly_is_not_silent() -> None:
+    world = folder_world(3, latency=QUIET * 0.9)
+    assert await world.run() == "SUCCEEDED"
+    assert Kind.TIMEOUT not in world.store.codes()
 
 
 async def test_a_protection_is_told_once_and_again_where_a_lane_is_weaker() -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from endpoints.gridftp.facts import FACTS, Entry, FactsError, format_line, parse_line
+from endpoints.gridftp.facts import FACTS, Entry, FactsError, format_line, moment_of, parse_line
 
 TOOLKIT = (
     b"Type=file;Modify=20261120192745;Size=1024;Perm=awr;UNIX.mode=0644;UNIX.owner=alice;UNIX.uid=1000;"
@@ -97,6 +97,16 @@ def test_a_fraction_of_a_second_is_kept_and_a_time_that_is_none_is_unknown():
     assert parse_line(b"Modify=20200102030405.25; x").modified == datetime(2020, 1, 2, 3, 4, 5, 250000, tzinfo=UTC)
     assert parse_line(b"Modify=20201399999999; x").modified is None
     assert parse_line(b"Modify=; x").modified is None
+
+
+@pytest.mark.parametrize("seconds", [1e12, -1e13, 2.0**63, -(2.0**63)])
+def test_a_time_that_no_reply_can_give_is_unknown(seconds):
+    assert moment_of(seconds) is None
+
+
+def test_times_before_1970_and_after_2106_are_known():
+    assert moment_of(-631152000) == datetime(1950, 1, 1, tzinfo=UTC)
+    assert moment_of(7258118400) == datetime(2200, 1, 1, tzinfo=UTC)
 
 
 def test_symlinks_are_understood_in_the_forms_of_several_servers():

@@ -64,6 +64,8 @@ class Task(models.Model):
     files_failed = models.BigIntegerField(default=0)
     bytes_total = models.BigIntegerField(default=0)
     bytes_transferred = models.BigIntegerField(default=0)
+    #: The highest value of `bytes_transferred`, which falls when a file is sent again from its start.
+    bytes_kept = models.BigIntegerField(default=0, db_default=0)
     bytes_checksummed = models.BigIntegerField(default=0)
     faults = models.BigIntegerField(default=0)
     #: The part of files_skipped that could not be read (option skip_source_errors).

@@ -1,8 +1,8 @@
 """The fair share: the order in which waiting tasks of all users run, and their sessions.
 
 A task waits where it is queued, or its worker was lost, and its time has come. For each user and type, at most
-MAX_PER_USER tasks run, the oldest first. All tasks together hold at most `max_sessions` sessions to an endpoint;
-sessions to a shared endpoint count for its host.
+MAX_PER_USER tasks run, the oldest first; MAX_SILENT of them do not count while they wait for a silent server. All tasks
+together hold at most `max_sessions` sessions to an endpoint; sessions to a shared endpoint count for its host.
 
 A task whose endpoint is full is skipped, so that it does not delay others. Two reservations keep it from starving: one
 slot of each user for the user's oldest waiting task, and MIN_SESSIONS of each endpoint for the oldest waiting task that
@@ -21,6 +21,8 @@ from identity.database_rows import query_rows
 
 #: The most live leases of one user on tasks of one type.
 MAX_PER_USER = 3
+#: Live leases that do not count as long as their servers do not answer (`troubles.endpoint_failed`, TIMEOUT).
+MAX_SILENT = 3
 #: Sessions to each endpoint of a task: the least that it needs, and the most that it gets.
 MIN_SESSIONS, WANTED_SESSIONS = 3, 9
 #: The most for a task from a server to an agent: small files need many, which wait most of the time (decision 0054).
@@ -94,9 +96,11 @@ class SchedulerSnapshot:
         self._used: Counter[uuid.UUID] = Counter()
         self._max: dict[uuid.UUID, int] = {}
         self._oldest: dict[uuid.UUID, tuple[uuid.UUID, int] | None] = {}
-        for task_id, owner_id, type_, sessions, *sides in query_rows(_LIVE, {"now": now}):
+        silent: Counter[Share] = Counter()
+        for task_id, owner_id, type_, is_silent, sessions, *sides in query_rows(_LIVE, {"now": now}):
             self._held.append(task_id)
-            self._running[owner_id, type_] += 1
+            silent[owner_id, type_] += is_silent
+            self._running[owner_id, type_] += not is_silent or silent[owner_id, type_] > MAX_SILENT
             for endpoint_id, max_sessions in (sides[:2], sides[2:]):
                 if endpoint_id is not None:
                     self._used[endpoint_id] += sessions
@@ -186,7 +190,8 @@ class SchedulerSnapshot:
 
 
 _LIVE = """
-    SELECT t.id, t.owner_id, t.type, l.sessions, s.id, s.max_sessions, d.id, d.max_sessions
+    SELECT t.id, t.owner_id, t.type, coalesce(t.nice_status = 'TIMEOUT' AND t.trouble->>'code' = 'TIMEOUT', FALSE),
+        l.sessions, s.id, s.max_sessions, d.id, d.max_sessions
     FROM tasks_lease l
     JOIN tasks_task t ON t.id = l.task_id
     JOIN endpoints_endpoint s ON s.id = t.source_host_id

@@ -90,7 +90,7 @@ def counts(task_id: uuid.UUID, epoch: int, now: datetime | None = None) -> TaskC
 
 def _file_row(row: tuple[Any, ...]) -> FileRow:
     id_, item_id, source, destination, size, kind, attempts, ranges, temporary, *rest = row
-    suspect, modified, link_target, algorithm, value, absent = rest
+    suspect, modified, link_target, algorithm, value, absent, last_fault = rest
     return FileRow(
         id_,
         item_id,
@@ -106,12 +106,13 @@ def _file_row(row: tuple[Any, ...]) -> FileRow:
         decoded(link_target),
         Checksum(algorithm, value or "") if algorithm else None,
         absent=absent,
+        last_fault=last_fault or "",
     )
 
 
 _COLUMNS = """id, item_id, source_path, destination_path, size, kind, attempts, ranges, temporary_path,
         id <= (SELECT suspect_up_to FROM tasks_task WHERE id = %(task)s), modified, link_target,
-        checksum_algorithm, checksum, absent"""
+        checksum_algorithm, checksum, absent, error_code"""
 
 _PENDING = f"""
     (SELECT {_COLUMNS} FROM tasks_file

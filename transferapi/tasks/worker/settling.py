@@ -75,7 +75,16 @@ def write(task_id: uuid.UUID, epoch: int, batch: Settlement, now: datetime | Non
         progressed = bool(settled.rows or moved.rows)
         faults = [file.fault for file in batch.faulted if not file.skipped]
         retry_at = _earliest(file.retry_at for file in batch.faulted)
-        _count(task_id, total, now, progressed=progressed, faults=faults, checksummed=checksummed, retry_at=retry_at)
+        _count(
+            task_id,
+            total,
+            now,
+            progressed=progressed,
+            settled=settled.rows > 0,
+            faults=faults,
+            checksummed=checksummed,
+            retry_at=retry_at,
+        )
         _report(task_id, [(file.path, file.fault, _fate(file)) for file in batch.faulted], now)
         return SettledCounts(total.transferred, total.moved)
 
@@ -214,12 +223,16 @@ def _count(
     now: datetime,
     *,
     progressed: bool,
+    settled: bool = False,
     faults: Sequence[Fault],
     items: int = 0,
     checksummed: int = 0,
     retry_at: datetime | None = None,
 ) -> None:
-    """Add to the task's counters. A fault is its status until the next progress; progress extends the deadline."""
+    """Add to the task's counters. A fault is its status until the next progress.
+
+    The deadline moves with progress that stays: settled files, and octets beyond the most that there have been.
+    """
     kind, count = Counter(fault.kind for fault in faults).most_common(1)[0] if faults else (None, 0)
     worst = next((fault for fault in faults if fault.kind is kind), None)
     execute(_COUNT, {
@@ -227,6 +240,7 @@ def _count(
         "task": task_id,
         "now": now,
         "progressed": progressed,
+        "settled": settled,
         "grace": GRACE,
         "items": items,
         "checksummed": checksummed,
@@ -383,7 +397,9 @@ _COUNT = """
         items_scanned = items_scanned + %(items)s, faults = faults + %(faults)s,
         skipped_errors = skipped_errors + %(skipped_errors)s, bytes_checksummed = bytes_checksummed + %(checksummed)s,
         last_progress_at = CASE WHEN %(progressed)s THEN %(now)s ELSE last_progress_at END,
-        deadline = CASE WHEN %(progressed)s AND NOT deadline_is_fixed
+        bytes_kept = greatest(bytes_kept, least(bytes_transferred + %(moved)s::numeric, 9223372036854775807)),
+        deadline = CASE WHEN NOT deadline_is_fixed
+                AND (%(settled)s OR %(progressed)s AND bytes_transferred + %(moved)s::numeric > bytes_kept)
             THEN greatest(deadline, %(now)s + %(grace)s) ELSE deadline END,
         nice_status = CASE WHEN %(quiet)s THEN NULL ELSE coalesce(%(code)s, nice_status) END,
         nice_status_details = CASE WHEN %(quiet)s THEN NULL ELSE coalesce(%(advice)s, nice_status_details) END

@@ -12,7 +12,7 @@ from transferapi.tasks.records import FaultedFile, FileRow, PartialFile
 from workers.engine.queue.file_queue import FileQueue
 from workers.engine.queue.queue_feeder import QueueFeeder
 from workers.engine.queue.write_names import partials
-from workers.engine.retry import Fail, PassOver, Retry, Wait
+from workers.engine.retry import Fail, PassOver, Retry, Wait, unless_changing
 from workers.engine.settle.arrival import octets
 from workers.engine.settle.settlement_writer import SettlementWriter
 from workers.engine.work import SliceContext
@@ -84,6 +84,7 @@ class FaultHandler:
         self, file: FileRow, fault: Fault, *, ranges: str = "", new_size: int | None = None, checksummed: int = 0
     ) -> None:
         """Record the decision about this file. One that needs a new credential, or an absent agent, stays as it is."""
+        fault = unless_changing(fault, file.attempts, file.last_fault)
         decision = self._work.decide(fault, file.attempts)
         if isinstance(decision, Retry):
             self._settlement_writer.fault(

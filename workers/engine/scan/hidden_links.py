@@ -8,9 +8,12 @@ refused for a folder, each for certain. So before a folder that is to be removed
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from endpoints.gridftp.faults import Fault, Kind
+from endpoints.gridftp.faults import Fault, FaultError, Kind
 from workers.engine.ports import Session
+
+UNCLEAR = "The server does not say whether this is a folder or a symbolic link to one, so it is left alone."
 
 
 async def unlink_hidden(session: Session, folders: Sequence[str]) -> dict[str, Fault | None]:
@@ -23,7 +26,18 @@ async def unlink_hidden(session: Session, folders: Sequence[str]) -> dict[str, F
         return {}
     faults = await session.remove([(path, False) for path in folders])
     return {
-        path: None if fault and fault.kind is Kind.FILE_NOT_FOUND else fault
+        path: await _unless_missing(session, path, fault) if fault and fault.kind is Kind.FILE_NOT_FOUND else fault
         for path, fault in zip(folders, faults, strict=True)
         if fault is None or fault.kind is not Kind.IS_A_DIRECTORY
     }
+
+
+async def _unless_missing(session: Session, path: str, fault: Fault) -> Fault | None:
+    """None for a missing path. Some servers say "not found" to a DELE of a folder."""
+    try:
+        await session.stat(path)
+    except FaultError as error:
+        if error.fault.kind is Kind.FILE_NOT_FOUND:
+            return None
+        raise
+    return replace(fault, kind=Kind.UNKNOWN, advice=UNCLEAR)

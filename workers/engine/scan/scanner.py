@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from endpoints.gridftp.facts import Entry
-from endpoints.gridftp.faults import Fault, FaultError, FaultScope, Kind, Side, make_fault
+from endpoints.gridftp.faults import NO_FILE, Fault, FaultError, FaultScope, Kind, Side, make_fault
 from transferapi.tasks.records import FaultedItem, FoundFile, ItemRow
 from workers.engine.control_sessions import UnreachableError
 from workers.engine.folders import Folders
@@ -121,13 +121,13 @@ class Scanner:
                 make_fault(Kind.FILE_NOT_FOUND, "The target of the link does not exist.", side=Side.SOURCE)
             )
         if entry.kind != "file":
-            raise FaultError(request_fault(Kind.UNSUPPORTED, f"Neither a file nor a folder: {entry.kind}"))
+            raise FaultError(request_fault(Kind.UNSUPPORTED, NO_FILE, raw=entry.kind))
         if destination.endswith("/"):
             why = "The destination of a file is its full new path, not the folder to put it in."
             raise FaultError(request_fault(Kind.IS_A_DIRECTORY, why, Side.DESTINATION))
         if self.work.is_into_itself(item.source_path, destination):
             raise FaultError(request_fault(Kind.AMBIGUOUS_PATH, "The source and the destination are the same file."))
-        return FoundFile(item.source_path, destination, entry.size, entry.modified, checksum=item.checksum)
+        return FoundFile(trimmed(item.source_path), destination, entry.size, entry.modified, checksum=item.checksum)
 
     async def prepare_files(self, found: Sequence[tuple[ItemRow, FoundFile, Entry]]) -> dict[int, Fault]:
         """Make the parent folders of these files. Returns the faults, by item."""
@@ -222,7 +222,9 @@ class Scanner:
         return await self._stat(Side.DESTINATION, item.destination_path or "")
 
     async def _stat(self, side: Side, path: str) -> Entry | Fault:
-        return await self.work.control_sessions.answer(side, lambda session: session.stat(path))
+        # With a slash behind it a symlink is resolved (POSIX.1-2017 section 4.13), and would look like its target.
+        entry = trimmed(path) or "/"
+        return await self.work.control_sessions.answer(side, lambda session: session.stat(entry))
 
     async def _files(self, files: Sequence[tuple[ItemRow, FoundFile, Entry]]) -> None:
         """Write items that are files as rows, after their parent folders are made."""

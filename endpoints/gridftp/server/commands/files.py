@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 import errno
 import os
-from datetime import datetime, timezone
+from datetime import datetime
 
-from endpoints.gridftp.facts import format_time
+from endpoints.gridftp.facts import format_time, moment_of
 from endpoints.gridftp.server.errors import CommandRefusedError, os_error_reply
 from endpoints.gridftp.server.roots.restricted import RestrictedRoot, parse_allowed
 from endpoints.gridftp.server.roots.root import require_file
@@ -26,7 +26,10 @@ def size(session: ServerSession, argument: bytes) -> None:
 @command("MDTM", feature="MDTM")
 def modification_time(session: ServerSession, argument: bytes) -> None:
     status = session.service.root.stat(session.path(argument))
-    session.reply(213, format_time(datetime.fromtimestamp(status.st_mtime, timezone.utc)))
+    moment = moment_of(status.st_mtime)
+    if moment is None:
+        raise OSError(errno.EOVERFLOW, "The modification time is outside of the years 1 to 9999")
+    session.reply(213, format_time(moment))
 
 
 @command("AVBL", feature="AVBL")

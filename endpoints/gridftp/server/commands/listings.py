@@ -12,12 +12,11 @@ import re
 import stat
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
-from datetime import datetime, timezone
 from functools import lru_cache
 from itertools import chain, islice
 from typing import Any
 
-from endpoints.gridftp.facts import Entry, format_line
+from endpoints.gridftp.facts import EPOCH, Entry, format_line, moment_of
 from endpoints.gridftp.server.data.send import Sender
 from endpoints.gridftp.server.roots.root import Root
 from endpoints.gridftp.server.session import ServerSession
@@ -199,7 +198,7 @@ class Lister:
             name=name,
             kind=_TYPES.get(stat.S_IFMT(mode), "OS.unix=other"),
             size=found.st_size,
-            modified=datetime.fromtimestamp(found.st_mtime, timezone.utc),
+            modified=moment_of(found.st_mtime),
             mode=f"{stat.S_IMODE(mode):04o}",
             owner=_name(getpwuid, found.st_uid),
             group=_name(getgrgid, found.st_gid),
@@ -262,7 +261,7 @@ def _name(entry_of: Callable[[int], Any], number: int) -> str:
 
 
 def _long_line(name: str, found: os.stat_result) -> bytes:
-    moment = time.gmtime(found.st_mtime)
+    moment = (moment_of(found.st_mtime) or EPOCH).timetuple()
     recent = abs(time.time() - found.st_mtime) < 180 * 24 * 3600
     date = time.strftime("%b %d %H:%M" if recent else "%b %d  %Y", moment)
     owner, group = _name(getpwuid, found.st_uid), _name(getgrgid, found.st_gid)
