@@ -27,8 +27,11 @@ _trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
 class ListingAllowance(Allowance):
     """A listing whose entries stay in memory until its request is answered. Also raises TooManyWaitingError.
 
-    only_links: of a streamed listing, whose other entries are sent at once.
+    A person sees what there is of an incomplete listing, with a warning. only_links: of a streamed listing, whose other
+    entries are sent at once.
     """
+
+    partial = True
 
     def __init__(self, slot: RequestSlot, limit: int = MAX_ENTRIES, *, only_links: bool = False) -> None:
         super().__init__(MAX_LINES, MAX_OCTETS)

@@ -54,6 +54,8 @@ class Listing:
     links: bool = False
     #: Where asked for: the facts of the folder itself, and of the folder above it (of the root: the root again).
     around: Sequence[Entry] = ()
+    #: Why entries are missing; "" where the listing is complete.
+    incomplete: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,13 @@ class ListableFolder:
 
     path: str
     granted: Access
+
+    def incomplete(self, user: User, allowance: Allowance) -> str:
+        """Why entries are missing in its listing, as this user may see it; "" where the listing is complete."""
+        fault = allowance.incomplete
+        if fault is None:
+            return ""
+        return fault.advice if opening.hides_host(user, self.granted) else f"{fault.advice} ({fault.raw})"
 
 
 #: The permission that each operation takes.
@@ -110,7 +119,8 @@ def list_directory(
             async for batch in found:
                 entries += batch
         beside = await _around(session, resolved) if around else ()
-        return replace(described(session, folder, resolved[0]), entries=entries, around=beside)
+        incomplete = folder.incomplete(user, allowance)
+        return replace(described(session, folder, resolved[0]), entries=entries, around=beside, incomplete=incomplete)
 
     paths = [folder.path, *_above(granted, folder.path)] if around else [folder.path]
     return _on_session(user, granted, paths, work, slot=slot)

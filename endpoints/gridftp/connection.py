@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from ssl import SSLContext, SSLError, SSLObject, SSLSession
 from typing import TYPE_CHECKING, Self, cast
@@ -22,9 +23,12 @@ if TYPE_CHECKING:
 
 #: Seconds for the TCP connection; and for the greeting and the login together.
 CONNECT_TIMEOUT = 15.0
-#: Seconds without an octet from the server, while an answer is due, until the connection is given up. Servers answer
-#: even the slowest command (a checksum, a listing of a cold disk) earlier, or send preliminary replies.
+#: Seconds without an octet from the server, while an answer is due, until the connection is given up. A listing may
+#: take longer (`ControlConnection.patient`); for a checksum servers send preliminary replies.
 STALL_TIMEOUT = 90.0
+#: TCP asks a silent peer for a sign of life after so many seconds, then at this interval, so many times: a host that is
+#: gone is noticed although an answer may take long (`tcp(7)`, TCP_KEEPIDLE and the others).
+KEEPALIVE = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4))
 #: Unanswered commands on one connection; the toolkit's server disconnects a client that has 1000.
 MAX_PIPELINE = 300
 #: Commands that servers answer at once, so that the time of an answer is a round trip; and how many of them count.
@@ -51,6 +55,8 @@ class ControlConnection(asyncio.Protocol):
         self.channel = ControlChannel()
         self.listener: Callable[[Sequence[ControlEvent]], None] | None = None
         self.stall_timeout = stall_timeout
+        #: Limits of commands under way that may take longer.
+        self._patience: list[float] = []
         self.last_activity = 0.0
         #: Opens a data connection to a port where the server listens, through the same ssh connection; None: by TCP.
         self.forward_data: Callable[[int], Awaitable[ClientDataConnection]] | None = None
@@ -86,6 +92,7 @@ class ControlConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        keep_alive(transport)
         self.last_activity = self._loop.time()
         self._watch_later()
 
@@ -205,6 +212,15 @@ class ControlConnection(asyncio.Protocol):
         if self._transport and not self._transport.is_closing():
             self._transport.resume_reading()
 
+    @contextmanager
+    def patient(self, seconds: float) -> Iterator[None]:
+        """Within this, the server may be silent for so many seconds."""
+        self._patience.append(seconds)
+        try:
+            yield
+        finally:
+            self._patience.remove(seconds)
+
     # ---- inside
 
     def _dispatch(self, events: Iterable[ControlEvent]) -> None:
@@ -246,12 +262,22 @@ class ControlConnection(asyncio.Protocol):
         self._watch = self._loop.call_later(5.0 if limit is None else min(5.0, limit / 2), self._check_stall)
 
     def _check_stall(self) -> None:
-        limit = self.stall_timeout
+        limit = None if self.stall_timeout is None else max(self.stall_timeout, *self._patience, 0.0)
         silent = self._loop.time() - self.last_activity
         if limit is not None and self.channel.unanswered and silent > limit:
             self.abort(session_fault(Kind.TIMEOUT, f"no answer for {silent:.0f} s"))
         elif self.lost is None:
             self._watch_later()
+
+
+def keep_alive(transport: asyncio.BaseTransport) -> None:
+    """Let TCP notice that the peer is gone, as far as the operating system can (`KEEPALIVE`)."""
+    sock = transport.get_extra_info("socket")
+    with suppress(OSError, AttributeError):  # no TCP socket
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, value in KEEPALIVE:
+            if hasattr(socket, option):
+                sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
 
 
 @asynccontextmanager

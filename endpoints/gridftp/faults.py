@@ -8,6 +8,7 @@ Transfer API, so that a code means the same in a log, an event and a client.
 from __future__ import annotations
 
 import enum
+import re
 from dataclasses import dataclass, replace
 
 from identity.gsi.printable import readable
@@ -259,3 +260,34 @@ def classify(reply: Reply, side: Side = Side.UNKNOWN) -> Fault:
     if kind is None:
         kind = _CODES.get(reply.code, Kind.UNKNOWN)
     return make_fault(kind, raw, side=side, retryable=kind is not Kind.INVALID_PATH_NAME)
+
+
+#: Pure-FTPd: "Output truncated to 500 matches"; and what others say when they list a part only.
+_CUT = re.compile(
+    r"truncated|\b(?:incomplete|partial) (?:directory |folder )?(?:list|output)|\btoo many (?:files|entries)", re.I
+)
+#: "698 matches total", "12 files listed", "500 of 700 entries": a line that is a count and nothing else.
+_COUNTED = re.compile(
+    r"\W*(?:transfer complete\W*)?(?:total(?: of)?:?\s+)?(?:(\d{1,12}) of )?(\d{1,12})"
+    r"\s+(?:matches|match|entries|files|items|objects)(?:\s+(?:in )?(?:total|listed|found|sent|shown|displayed))?\W*",
+    re.I,
+)
+#: The words of servers that refuse to list a folder because nothing is in it.
+_NOTHING = re.compile(
+    r"\bno (?:such )?(?:files?|entries|items|match(?:es)?)\b|\bnot found\b|\bempty\b|\bnothing\b", re.I
+)
+
+
+def reported_shortfall(reply: Reply, lines: int) -> str:
+    """What a final reply says where it speaks of more entries than the listing had lines; "" where it does not."""
+    for line in reply.text.splitlines():
+        counted = _COUNTED.fullmatch(line)
+        short = counted and (int(counted[2]) > lines or int(counted[1] or counted[2]) < int(counted[2]))
+        if short or _CUT.search(line):
+            return str(reply)
+    return ""
+
+
+def says_nothing_there(reply: Reply) -> bool:
+    """Whether a server refuses to list a folder because it found nothing: the folder is empty, or missing."""
+    return reply.code in (450, 550) and _NOTHING.search(reply.text) is not None

@@ -7,6 +7,7 @@ import contextlib
 import ssl
 from typing import NamedTuple, Protocol
 
+from endpoints.gridftp.connection import keep_alive
 from endpoints.gridftp.replies import Reply
 
 #: Octets that are read at a time, and buffered for a slow reader.
@@ -35,6 +36,7 @@ class ClientDataConnection:
     async def open(cls, host: str, port: int, tls: TlsClient | ssl.SSLContext | None) -> ClientDataConnection:
         """tls: None: in clear."""
         reader, writer = await asyncio.open_connection(host, port, limit=PIECE)
+        keep_alive(writer.transport)
         if tls is None:
             return cls(reader, writer)
         connection = _TlsConnection(reader, writer, tls if isinstance(tls, TlsClient) else TlsClient(tls))
