@@ -7,6 +7,7 @@ from collections.abc import Coroutine
 from datetime import datetime
 from typing import Any
 
+from django.conf import settings
 from django.utils import timezone
 
 from endpoints.connect import dial
@@ -57,6 +58,7 @@ def prepare(
         guards=guards,
         streams=streams,
         new_token=lambda: _relay_token(grant),
+        listing_seconds=settings.LISTING_SECONDS,
     )
     beats = [access_guard.refresh for access_guard in guards.values()]
     store = PostgresTaskStore(

@@ -25,10 +25,10 @@ WINDOW = 8 * 2**20
 SMALLEST = 16 * 1024
 
 
-async def answered(asking: Awaitable[_T]) -> _T:
-    """The answer of a server. Raises FaultError, also after STALL_TIMEOUT seconds of silence."""
+async def answered(asking: Awaitable[_T], seconds: float = 0.0) -> _T:
+    """The answer of a server. Raises FaultError, also after STALL_TIMEOUT seconds of silence, or `seconds` if longer."""
     try:
-        async with asyncio.timeout(STALL_TIMEOUT):
+        async with asyncio.timeout(max(STALL_TIMEOUT, seconds)):
             return await asking
     except (asyncssh.Error, asyncssh.SFTPError, OSError, EOFError, TimeoutError, ValueError) as error:
         raise FaultError(fault_of(error)) from None

@@ -97,6 +97,8 @@ def _list(
         if arguments["all"] and not pattern and arguments["form"] == "text":
             entries = [*_around(found), *entries]
         _write(context, _lines(context, arguments, found, entries), kept)
+        if found.incomplete:
+            context.err(f"Warning: {found.incomplete}\n")
 
 
 def _opened(user: User, endpoint: str, path: str | None, kept: ExitStack, pattern: str, *, around: bool) -> Listing:
