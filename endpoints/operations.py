@@ -100,21 +100,22 @@ def list_directory(
     limit: int = MAX_ENTRIES,
     slot: RequestSlot | None = None,
     around: bool = False,
+    partial: bool = False,
 ) -> Listing:
     """The entries of a folder. Raises FaultError(LIMIT_EXCEEDED) when there are more than `limit`.
 
-    slot: the slot of the request, which keeps it until it is answered; by default a slot for the duration of this call.
+    partial: where the server's listing is incomplete, return what it shows, with `Listing.incomplete`. slot: the slot of the request, which keeps it until it is answered; by default a slot for the duration of this call.
     Raises TooManyWaitingError when listings hold too much memory, and the errors of this module.
     """
     if slot is None:
         with concurrency_limits.RequestSlot(user.pk, concurrency_limits.OPERATIONS) as slot:
-            return list_directory(user, ref, path, limit=limit, slot=slot, around=around)
+            return list_directory(user, ref, path, limit=limit, slot=slot, around=around, partial=partial)
     folder = folder_of(user, ref, path)
     granted = folder.granted
 
     async def work(session: RemoteSession, confinement: Confinement, resolved: Sequence[str]) -> Listing:
         entries: list[Entry] = []
-        allowance = ListingAllowance(slot, limit)
+        allowance = ListingAllowance(slot, limit, partial=partial)
         async with aclosing(batches(session, folder, confinement, resolved[0], allowance)) as found:
             async for batch in found:
                 entries += batch

@@ -37,7 +37,7 @@ class ListingStream(Closable):
             session = FileSession(user, folder.granted, folder.path, write=False, limits=limits)
             opened.callback(session.close)
             self._session = session
-            self._allowance = ListingAllowance(session.slot, only_links=True)
+            self._allowance = ListingAllowance(session.slot, only_links=True, partial=True)
             self._batches = operations.batches(
                 session.session, folder, session.confinement, session.path, self._allowance
             )

@@ -131,7 +131,7 @@ def fill(user: User, panes: Sequence[Pane]) -> None:
 
 def _list(user: User, pane: Pane, endpoint: Endpoint) -> None:
     try:
-        listing = operations.list_directory(user, str(endpoint.pk), pane.path)
+        listing = operations.list_directory(user, str(endpoint.pk), pane.path, partial=True)
     except FaultError as error:
         pane.problem = error.fault.advice or str(error.fault.kind)
     except StepUpRequiredError as error:

@@ -26,7 +26,7 @@ SMALLEST = 16 * 1024
 
 
 async def answered(asking: Awaitable[_T], seconds: float = 0.0) -> _T:
-    """The answer of a server. Raises FaultError, also after STALL_TIMEOUT seconds of silence, or `seconds` if longer."""
+    """The answer of a server. Raises FaultError, also after STALL_TIMEOUT seconds of silence, or more `seconds`."""
     try:
         async with asyncio.timeout(max(STALL_TIMEOUT, seconds)):
             return await asking

@@ -62,7 +62,7 @@ class SftpSession:
         self._checksums = OctetBudget(CHECKSUM_OCTETS)
         self._under_way = 0
         self._lost = False
-        #: Seconds for which the server may be silent, for each listing under way: what is asked meanwhile waits behind it.
+        #: Seconds of silence that each listing under way allows: what is asked meanwhile waits behind it.
         self._patience: list[float] = []
 
     @classmethod

@@ -85,17 +85,18 @@ async def test_empty_replies_without_end_are_a_listing_without_end(
     assert (await refused(lists(blocks), Allowance(lines=20_000))).fault.kind is Kind.LIMIT_EXCEEDED
 
 
-@pytest.mark.parametrize(
-    "lines",
-    [[f"{FACTS} {'x' * 5000}"], [LINE, *["the rest of a name"] * 60_000]],
-    ids=["in a line", "in many lines"],
-)
-async def test_a_name_longer_than_any_path_is_no_name(
-    lists: Callable[[Listing], HostileServer], lines: list[str]
-) -> None:
-    """Put together line by line, a name of many would take the square of its length."""
-    error = await refused(lists(once(*lines)))
+@pytest.mark.parametrize("end", ["", "\nand more"])
+async def test_a_name_longer_than_any_path_is_no_name(lists: Callable[[Listing], HostileServer], end: str) -> None:
+    error = await refused(lists(once(f"{FACTS} {'x' * 5000}{end}")))
     assert error.fault.kind is Kind.INVALID_PATH_NAME
+
+
+async def test_lines_without_facts_are_a_fault_however_many_they_are(
+    lists: Callable[[Listing], HostileServer],
+) -> None:
+    error = await refused(lists(once(LINE, *["no facts at all"] * 60_000)))
+    assert error.fault.kind is Kind.ENDPOINT_ERROR
+    assert "no facts at all" in error.fault.raw
 
 
 async def test_a_reply_larger_than_the_part_of_a_listing_ends_the_session(
@@ -121,8 +122,9 @@ async def test_a_line_without_end_on_a_data_connection_is_ended() -> None:
     async with server:
         port = server.sockets[0].getsockname()[1]
         connect = partial(ClientDataConnection.open, "127.0.0.1", port, None)
+        answer = asyncio.get_running_loop().create_future()
         with pytest.raises(FaultError, match="too long"):
-            async for _ in listing._read_lines(connect, asyncio.get_running_loop().create_future()):
+            async for _ in listing._read_lines(connect, answer, listing.LineSplitter(), 20.0):
                 pass
 
 

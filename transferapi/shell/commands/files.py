@@ -105,7 +105,7 @@ def _opened(user: User, endpoint: str, path: str | None, kept: ExitStack, patter
     """The listing. The slot that counts its memory is left with `kept`."""
     slot = concurrency_limits.RequestSlot(user.pk, concurrency_limits.OPERATIONS)
     try:
-        found = operations.list_directory(user, endpoint, path, slot=slot, around=around)
+        found = operations.list_directory(user, endpoint, path, slot=slot, around=around, partial=True)
     except BaseException as error:
         slot.leave()
         kinds = (Kind.NOT_A_DIRECTORY, Kind.FILE_NOT_FOUND)
