@@ -16,6 +16,9 @@ from types import TracebackType
 from typing import Self
 
 
+_WITH_DATA = frozenset({"LIST", "MLSD", "RETR", "STOR"})
+
+
 class OddFtp:
     #: Lines of FEAT; None: FEAT is not known.
     features: tuple[str, ...] | None = ("SIZE", "MDTM", "REST STREAM", "EPSV", "UTF8")
@@ -117,6 +120,8 @@ class OddSession:
     def _serve_one(self, verb: str, argument: bytes) -> None:
         self.server.log.append((verb, argument))
         answer = self.server.answer(verb, argument, self)
+        if answer is None and verb in _WITH_DATA and self._listener is None:
+            answer = "425 no data connection"
         if answer is None:
             method = getattr(self, f"_{verb.lower()}", None)
             try:
@@ -162,6 +167,15 @@ class OddSession:
         self._close_listener()
         self._listener = socket.create_server(("127.0.0.1", 0))
         return f"229 ok (|||{self._listener.getsockname()[1]}|)"
+
+    def _pasv(self, argument: bytes) -> str:
+        self._epsv(argument)
+        assert self._listener is not None
+        port = self._listener.getsockname()[1]
+        return f"227 ok (127,0,0,1,{port // 256},{port % 256})"
+
+    def _port(self, _: bytes) -> str:
+        return "500 illegal PORT command"
 
     def _cwd(self, argument: bytes) -> str:
         path = self.path(argument)

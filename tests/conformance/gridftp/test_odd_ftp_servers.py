@@ -268,7 +268,9 @@ async def test_a_listing_is_complete_or_it_is_a_fault(
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """All but listings must be answered at once."""
-    monkeypatch.setitem(ControlConnection.__init__.__kwdefaults__, "stall_timeout", 0.2)
+    defaults = ControlConnection.__init__.__kwdefaults__
+    assert defaults is not None
+    monkeypatch.setitem(defaults, "stall_timeout", 0.2)
     monkeypatch.setattr(connection, "STALL_TIMEOUT", 0.2)
     monkeypatch.setattr(listing, "STALL_TIMEOUT", 0.2)
 

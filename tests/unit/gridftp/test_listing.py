@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from endpoints.gridftp.facts import Entry
 from endpoints.gridftp.faults import FaultError, Kind, reported_shortfall, says_nothing_there
 from endpoints.gridftp.listing import Allowance, EntryReader, LineSplitter
 from endpoints.gridftp.replies import Reply
@@ -20,9 +19,10 @@ class Shown(Allowance):
     partial = True
 
 
-def read(lines: Sequence[bytes], allowance: Allowance, **parser: Callable[[bytes], Entry | None]) -> list[str]:
+def read(lines: Sequence[bytes], allowance: Allowance, *, by_list: bool = False) -> list[str]:
     """The names of a listing that arrives line by line. Raises FaultError."""
-    reader = EntryReader(b"/folder", allowance, **parser)  # type: ignore[arg-type]
+    forms = (parse_list_line, may_begin) if by_list else ()
+    reader = EntryReader(b"/folder", allowance, *forms)
     found = [entry.name for line in lines for entries in reader.read([line]) for entry in entries]
     found += [entry.name for entry in reader.end()]
     allowance.end()
@@ -60,8 +60,8 @@ def test_a_line_of_list_that_cannot_be_read_is_a_fault_that_quotes_it() -> None:
     good = b"-rw-r--r-- 1 a b 5 Jan 15 12:00 "
     lines = [b"total 3", good + b"one", b"", b"-rw-r--r-- what is this", good + b"two"]
     with pytest.raises(FaultError, match="what is this"):
-        read(lines, Allowance(), parse=parse_list_line, begins=may_begin)
-    assert read(lines, Shown(), parse=parse_list_line, begins=may_begin) == ["one", "two"]
+        read(lines, Allowance(), by_list=True)
+    assert read(lines, Shown(), by_list=True) == ["one", "two"]
 
 
 def test_a_fault_quotes_a_part_of_a_long_line_in_characters_that_can_be_shown() -> None:
