@@ -27,8 +27,8 @@ _trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
 class ListingAllowance(Allowance):
     """A listing whose entries stay in memory until its request is answered. Also raises TooManyWaitingError.
 
-    only_links: of a streamed listing, whose other entries are sent at once. partial: an incomplete listing is shown, with
-    a warning.
+    only_links: of a streamed listing, whose other entries are sent at once. partial: an incomplete listing is shown,
+    with a warning.
     """
 
     def __init__(

@@ -104,7 +104,8 @@ def list_directory(
 ) -> Listing:
     """The entries of a folder. Raises FaultError(LIMIT_EXCEEDED) when there are more than `limit`.
 
-    partial: where the server's listing is incomplete, return what it shows, with `Listing.incomplete`. slot: the slot of the request, which keeps it until it is answered; by default a slot for the duration of this call.
+    partial: where the server's listing is incomplete, return what it shows, with `Listing.incomplete`.
+    slot: the slot of the request, which keeps it until it is answered; by default a slot for the duration of this call.
     Raises TooManyWaitingError when listings hold too much memory, and the errors of this module.
     """
     if slot is None:

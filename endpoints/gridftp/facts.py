@@ -62,7 +62,7 @@ FACTS = (
 ENCODED_NAME = "X.name"
 #: Facts that begin a line, up to the first "; ". A value may contain a space (`UNIX.group=domain users`).
 _FACTS = re.compile(r"(?:[^ =;]+=[^;]*;)+? ")
-#: What begins as a fact does.
+#: The beginning of a fact.
 _FACT = re.compile(rb" ?[A-Za-z][^ =;]*=[^;]*;")
 
 #: The usual spellings. RFC 3659 section 7.5 allows any case: facts in other spellings are looked up in `_UNUSUAL`.

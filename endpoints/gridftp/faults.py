@@ -279,7 +279,7 @@ _NOTHING = re.compile(
 
 
 def reported_shortfall(reply: Reply, lines: int) -> str:
-    """What a final reply says where it speaks of more entries than the listing had lines; "" where it does not."""
+    """The words of a final reply that speaks of more entries than the listing had lines; "" of any other one."""
     for line in reply.text.splitlines():
         counted = _COUNTED.fullmatch(line)
         short = counted and (int(counted[2]) > lines or int(counted[1] or counted[2]) < int(counted[2]))

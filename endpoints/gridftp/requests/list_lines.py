@@ -72,7 +72,7 @@ def parse_list_line(line: bytes) -> Entry | None:
         return _entry(line, _KINDS.get(kind, "OS.unix=special"), size, name, owner, group)
     if dos := _DOS.fullmatch(line):
         mark, size, name = dos.groups()
-        # What a junction leads to is not shown: it is a link, which is not followed.
+        # The target of a junction is not shown: it is a link that cannot be followed.
         return _entry(line, {None: "file", b"DIR": "dir"}.get(mark, "link"), size or b"0", name)
     if _TOTAL.fullmatch(line):
         return None

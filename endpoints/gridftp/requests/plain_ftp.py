@@ -84,7 +84,7 @@ def may_list_instead(reply: Reply) -> bool:
 async def stat(connection: ControlConnection, path: bytes) -> Entry | None:
     """The facts of one path, by CWD, SIZE and MDTM; symlinks are followed. One round trip. Raises FaultError.
 
-    None where the server does not do these, or tells no size: the listing of the folder above has to show it.
+    None where the server does not do these, or reports no size: the listing of the folder above has to show it.
     """
     request = connection.request
     folder, size, modified = await asyncio.gather(request("CWD", path), request("SIZE", path), request("MDTM", path))

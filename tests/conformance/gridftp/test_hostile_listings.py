@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import uuid
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -20,12 +21,15 @@ from endpoints.gridftp.faults import FaultError, Kind
 from endpoints.gridftp.listing import Allowance
 from endpoints.gridftp.replies import MAX_LINE
 from endpoints.gridftp.streams.tls_streams import ClientDataConnection
+from endpoints.permissions import Permission
 from endpoints.registry import ServerSpec
 from identity import tokens
 from identity.models import User
 from tests.integration.cast import make_user
 from tests.integration.rest import Api, assert_error
 from transferapi.rest.http import long_answers
+from webui.transfer import panes
+from webui.transfer.panes import Pane
 
 Listing = Callable[[], Iterator[bytes]]
 LS = "/operation/endpoint/place/ls"
@@ -169,6 +173,35 @@ def test_a_listing_without_end_is_refused_and_gives_back_what_it_held(
     assert_error(ls(endless("Type=cdir; .")).get(LS, path="/"), 502, SIZE_LIMIT)
     assert not concurrency_limits._waiting
     assert not concurrency_limits._reserved
+
+
+def test_an_incomplete_listing_is_refused_unless_the_client_takes_it_and_a_page_warns(
+    ls: Callable[[Listing], Api], alice: User
+) -> None:
+    api = ls(once("Type=file;Size=1; a", "Type=file;Size=x; b", "Type=file;Size=1; c"))
+    answer = api.get(LS, path="/")
+    assert_error(answer, 502, "ExternalError.DirListingFailed")
+    assert "Size=x; b" in answer.body["message"]
+    body = api.get(LS, path="/", incomplete=1).body
+    assert [row["name"] for row in body["DATA"]] == ["a", "c"]
+    assert "Size=x; b" in body["incomplete"]
+
+    headers = {"Authorization": f"Bearer {tokens.issue(alice)}"}
+    stream = Client().get(f"/v0.10{LS.removesuffix('ls')}listing?path=/", headers=headers)
+    first, *rows, last = (json.loads(line) for line in b"".join(stream).splitlines())
+    assert "incomplete" not in first
+    assert [row["name"] for row in rows] == ["a", "c"]
+    assert (last["DATA_TYPE"], last["total"], last["incomplete"]) == ("listing_end", 2, body["incomplete"])
+
+    pane = Pane("origin", path="/", endpoint=registry.resolve(alice, "place", Permission.BROWSE))
+    panes.fill(alice, [pane])
+    assert [entry.name for entry in pane.entries] == ["a", "c"]
+    assert pane.incomplete == body["incomplete"]
+
+
+def test_a_complete_listing_has_no_warning(ls: Callable[[Listing], Api]) -> None:
+    body = ls(once("Type=file;Size=1; a")).get(LS, path="/", incomplete=1).body
+    assert (body["incomplete"], body["total"]) == (None, 1)
 
 
 def test_a_listing_of_more_memory_than_a_user_has_is_refused(
