@@ -15,7 +15,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-
 _WITH_DATA = frozenset({"LIST", "MLSD", "RETR", "STOR"})
 
 

@@ -166,11 +166,11 @@ async def test_files_are_items_and_destinations_on_a_server_with_the_least_of_co
 
     fill(tmp_path / "from" / "in")
     with Bare(tmp_path / "from") as server, GridFtpServer(tmp_path) as gridftp:
-        ends = End(server.port), End(gridftp.port)
-        task = StreamedTask(*ends, [("/in/a", "/one", False), ("/in/b", "/two", False)], {"verify_checksum": True})
+        odd, other = End(server.port), End(gridftp.port)
+        task = StreamedTask(odd, other, [("/in/a", "/one", False), ("/in/b", "/two", False)], {"verify_checksum": True})
         await task.run()
         assert (task.store.status, task.faults()) == ("SUCCEEDED", [])
-        back = StreamedTask(*reversed(ends), [("/one", "/in/a2", False), ("/two", "/new/b2", False)], {"sync_level": 1})
+        back = StreamedTask(other, odd, [("/one", "/in/a2", False), ("/two", "/new/b2", False)], {"sync_level": 1})
         await back.run()
         assert (back.store.status, back.faults()) == ("SUCCEEDED", [])
     assert (tmp_path / "from" / "in" / "a2").read_text() == "a"

@@ -6,6 +6,7 @@ A name with a control character is in no command of FTP; SFTP has no such limit.
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -60,6 +61,10 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Place
     for one in ("own", "toolkit", "sftp"):
         (folder / one).mkdir()
     key = key_pair(folder)
+
+    def give_to_toolkit() -> None:
+        hand_over(folder / "toolkit", stop_at=Path(tempfile.gettempdir()))
+
     with ExitStack() as stack:
         own = stack.enter_context(GridFtpServer(folder / "own"))
         toolkit = stack.enter_context(ToolkitServer(folder / "toolkit"))
@@ -68,12 +73,14 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Place
         account = SshAccount(sshd.username, parse_ssh_key(key.read_text()).pem, sshd.fingerprint())
         made = {
             "own": Place(End(own.port), folder / "own", lambda path: f"/{path.name}", lambda: None),
-            "toolkit": Place(End(toolkit.port), folder / "toolkit", str, lambda: hand_over(folder / "toolkit")),
+            "toolkit": Place(End(toolkit.port), folder / "toolkit", str, give_to_toolkit),
             "sftp": Place(End(sshd.port, SftpLogin(account)), folder / "sftp", str, lambda: None),
         }
         for one in ("vsftpd", "proftpd", "pure-ftpd"):
             server = stack.enter_context(FtpServer(one, folder / one))
             made[one] = Place(server.end, server.data, server.path, server.give)
+        for place in made.values():
+            place.give()
         yield made
 
 
