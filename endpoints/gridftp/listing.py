@@ -258,9 +258,8 @@ async def blocks_on_data(
     """
     await connection.ask("MODE", b"S")  # a session that belonged to a lane is still in mode E
     port = await passive_port(connection)
-    # In one go: another request on this session may enter another folder.
-    entering = asyncio.create_task(connection.request("CWD", enter)) if enter is not None else None
-    answer = asyncio.create_task(_asked(connection, verb, path if argument is None else argument, allowance.seconds))
+    command = (verb, path if argument is None else argument)
+    answer = asyncio.create_task(_asked(connection, command, enter, allowance.seconds))
     lines_seen = 0
     splitter = LineSplitter()
     try:
@@ -274,16 +273,10 @@ async def blocks_on_data(
                 yield lines
         reply = await answer
     except (OSError, TimeoutError) as error:
-        # A reply of the server says more about the cause than the error of the socket.
-        if answer.done() and not answer.exception() and answer.result().is_error:
-            raise ListingRefusedError(answer.result()) from None
+        _raise_refusal(answer)
         raise FaultError(make_fault(Kind.CONNECT_FAILED, error_text(error))) from None
     finally:
         answer.cancel()
-        if entering:
-            entering.cancel()
-    if entering and (entered := await entering).is_error:
-        raise ListingRefusedError(entered)
     if reply.is_error:
         raise ListingRefusedError(reply)
     if splitter.rest.strip():
@@ -292,9 +285,21 @@ async def blocks_on_data(
         allowance.miss(path, f"the server reported that it did not list everything: {shortfall}")
 
 
-async def _asked(connection: ControlConnection, verb: str, argument: bytes, seconds: float) -> Reply:
+async def _asked(
+    connection: ControlConnection, command: tuple[str, bytes], enter: bytes | None, seconds: float
+) -> Reply:
+    """The reply to the command. enter: a folder to enter, in one go: another request may enter another folder."""
     with connection.patient(seconds):
-        return await connection.request(verb, argument)
+        if enter is None:
+            return await connection.request(*command)
+        entered, reply = await asyncio.gather(connection.request("CWD", enter), connection.request(*command))
+        return entered if entered.is_error else reply
+
+
+def _raise_refusal(answer: asyncio.Future[Reply]) -> None:
+    """A reply of the server says more about the cause than an error of the socket."""
+    if answer.done() and not answer.exception() and answer.result().is_error:
+        raise ListingRefusedError(answer.result()) from None
 
 
 class LineSplitter:
@@ -352,8 +357,7 @@ async def _read(connection: ClientDataConnection, answer: asyncio.Future[Reply],
     except TimeoutError:
         raise FaultError(session_fault(Kind.TIMEOUT, f"no more of a listing within {seconds:g} s")) from None
     except OSError as error:
-        if answer.done() and not answer.exception() and answer.result().is_error:
-            raise ListingRefusedError(answer.result()) from None
+        _raise_refusal(answer)
         raise FaultError(session_fault(Kind.CONNECTION_RESET, error_text(error))) from None
     finally:
         reading.cancel()

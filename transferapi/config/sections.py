@@ -181,8 +181,7 @@ class TargetSettings:
         "WAYBILL_LISTING_SECONDS",
         Whole(90, 86_400, "seconds"),
         "900",
-        "seconds for which a server may be silent while a task lists one of its folders; long where tapes are mounted "
-        "for that (default 900)",
+        "seconds for which a server may be silent while a task lists a folder, as tape systems are (default 900)",
     )
 
 

@@ -103,6 +103,13 @@ async def stat(connection: ControlConnection, path: bytes) -> Entry | None:
     raise FaultError(fault)
 
 
+def _worse_refusal(before: ListingRefusedError | None, error: ListingRefusedError) -> ListingRefusedError:
+    """Of the refusals of several forms the one that says "nothing" means an empty folder. Raises any other `error`."""
+    if not (is_refused(error.reply) or error.reply.code in (450, 550)):
+        raise error
+    return error if before is None or says_nothing_there(error.reply) else before
+
+
 async def enter(connection: ControlConnection, path: bytes) -> None:
     """CWD: whether this is a folder. Raises FaultError."""
     reply = await connection.request("CWD", path)
@@ -149,10 +156,9 @@ class PlainListings:
                         shows_any = shows_any or any(lines)
                         yield lines
             except ListingRefusedError as error:
-                if shows_any or not (is_refused(error.reply) or error.reply.code in (450, 550)):
+                if shows_any:
                     raise
-                # Of several refusals the one that says "nothing" means an empty folder: the others refuse the form.
-                refused = error if refused is None or says_nothing_there(error.reply) else refused
+                refused = _worse_refusal(refused, error)
             else:
                 refused = None
             if shows_any:

@@ -30,7 +30,7 @@ FACTS = (*(OddFtp.features or ()), "MLST type*;size*;modify*;")
 class Liar(OddFtp):
     """Lists the folders "in" and "to" badly, and others well."""
 
-    features = FACTS
+    features: tuple[str, ...] | None = FACTS
     last_words = OddFtp.end_of_listing
 
     def listing(self, folder: bytes, verb: str) -> bytes:

@@ -42,7 +42,7 @@ from endpoints.gridftp.requests.list_lines import parse_list_line
         ("-rw-r--r-- 1 alice users 1234 15 янв 12:00 f".encode(), "f", "file", 1234),
         ("-rw-r--r-- 1 alice users 1234  1月 15 12:00 f".encode(), "f", "file", 1234),
         (b"-rw-r--r-- 1 alice users 1234 xyz 15 12:00 f", "f", "file", 1234),
-        # What looks like a date is an owner or a group, or a part of the name.
+        # An owner, a group, or a part of the name may look like a date.
         (b"-rw-r--r-- 1 ftp 20 2048 Jan 15 12:00 f", "f", "file", 2048),
         (b"-rw-r--r-- 1 jan 20 2048 Feb 15 12:00 f", "f", "file", 2048),
         (b"-rw-r--r-- 1 a b 5 Jan 15 12:00 copy of 7 Jan 15 12:00 z", "copy of 7 Jan 15 12:00 z", "file", 5),

@@ -39,7 +39,7 @@ A, B = b"Type=file;Size=1; a", b"Type=file;Size=1; b"
         ([A, b"Type=file;Size=x; wrong", B], ["a", "b"]),
         ([A, b"Type=file;Size=1;", B], ["a", "b"]),
         ([b"garbage", A], ["a"]),
-        # What has no facts may be the rest of the name before it, which is then no name.
+        # A line without facts may be the rest of the name before it, which is then no name.
         ([A, b"garbage", B], ["b"]),
         ([A, B, b"garbage"], ["a"]),
     ],
