@@ -27,11 +27,15 @@ _trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
 class ListingAllowance(Allowance):
     """A listing whose entries stay in memory until its request is answered. Also raises TooManyWaitingError.
 
-    only_links: of a streamed listing, whose other entries are sent at once.
+    only_links: of a streamed listing, whose other entries are sent at once. partial: an incomplete listing is shown,
+    with a warning.
     """
 
-    def __init__(self, slot: RequestSlot, limit: int = MAX_ENTRIES, *, only_links: bool = False) -> None:
+    def __init__(
+        self, slot: RequestSlot, limit: int = MAX_ENTRIES, *, only_links: bool = False, partial: bool = False
+    ) -> None:
         super().__init__(MAX_LINES, MAX_OCTETS)
+        self.partial = partial
         self._only_links = only_links
         self._slot = slot
         self._left = self._limit = limit

@@ -54,6 +54,8 @@ class Listing:
     links: bool = False
     #: Where asked for: the facts of the folder itself, and of the folder above it (of the root: the root again).
     around: Sequence[Entry] = ()
+    #: Why entries are missing; "" where the listing is complete.
+    incomplete: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,13 @@ class ListableFolder:
 
     path: str
     granted: Access
+
+    def incomplete(self, user: User, allowance: Allowance) -> str:
+        """Why entries are missing in its listing, as this user may see it; "" where the listing is complete."""
+        fault = allowance.incomplete
+        if fault is None:
+            return ""
+        return fault.advice if opening.hides_host(user, self.granted) else f"{fault.advice} ({fault.raw})"
 
 
 #: The permission that each operation takes.
@@ -91,26 +100,29 @@ def list_directory(
     limit: int = MAX_ENTRIES,
     slot: RequestSlot | None = None,
     around: bool = False,
+    partial: bool = False,
 ) -> Listing:
     """The entries of a folder. Raises FaultError(LIMIT_EXCEEDED) when there are more than `limit`.
 
+    partial: where the server's listing is incomplete, return what it shows, with `Listing.incomplete`.
     slot: the slot of the request, which keeps it until it is answered; by default a slot for the duration of this call.
     Raises TooManyWaitingError when listings hold too much memory, and the errors of this module.
     """
     if slot is None:
         with concurrency_limits.RequestSlot(user.pk, concurrency_limits.OPERATIONS) as slot:
-            return list_directory(user, ref, path, limit=limit, slot=slot, around=around)
+            return list_directory(user, ref, path, limit=limit, slot=slot, around=around, partial=partial)
     folder = folder_of(user, ref, path)
     granted = folder.granted
 
     async def work(session: RemoteSession, confinement: Confinement, resolved: Sequence[str]) -> Listing:
         entries: list[Entry] = []
-        allowance = ListingAllowance(slot, limit)
+        allowance = ListingAllowance(slot, limit, partial=partial)
         async with aclosing(batches(session, folder, confinement, resolved[0], allowance)) as found:
             async for batch in found:
                 entries += batch
         beside = await _around(session, resolved) if around else ()
-        return replace(described(session, folder, resolved[0]), entries=entries, around=beside)
+        incomplete = folder.incomplete(user, allowance)
+        return replace(described(session, folder, resolved[0]), entries=entries, around=beside, incomplete=incomplete)
 
     paths = [folder.path, *_above(granted, folder.path)] if around else [folder.path]
     return _on_session(user, granted, paths, work, slot=slot)

@@ -134,6 +134,8 @@ CERTIFICATES = CONFIG.certificates
 DELEGATE_TO = CONFIG.delegate_to
 MYPROXY_SECONDS = min(CONFIG.myproxy_seconds, CONFIG.operation_seconds)
 
+#: Seconds for which a server may be silent while a task lists a folder.
+LISTING_SECONDS = float(CONFIG.listing_seconds)
 #: Private addresses that the address gate allows: for servers of endpoints, and for webhooks.
 ALLOW_TARGETS = CONFIG.allow_targets
 ALLOW_WEBHOOKS = CONFIG.allow_webhooks

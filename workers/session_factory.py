@@ -13,6 +13,7 @@ from endpoints.connect import dial
 from endpoints.gridftp.client import GridFTPSession
 from endpoints.gridftp.connection import STALL_TIMEOUT
 from endpoints.gridftp.faults import AWAY_KINDS, Fault, FaultError, FaultScope, Kind, Side, make_fault
+from endpoints.gridftp.listing import LISTING_TIMEOUT
 from endpoints.gridftp.third_party import data_security
 from endpoints.gridftp.third_party.data_path import DataAddress
 from endpoints.gridftp.third_party.lane import ThirdPartyLane
@@ -70,7 +71,8 @@ class RealSessions:
     accept_address: the gate for data addresses that servers name and that belong to a registered host.
     look_up: the addresses of a registered host, which have not passed the gate; runs in a thread.
     streams: for files that go through this worker. new_token: makes a token of the relay, for two agents, or for an
-    agent and a server that connects to a port of the relay.
+    agent and a server that connects to a port of the relay. listing_seconds: for which a server may be silent during a
+    listing.
     """
 
     def __init__(
@@ -87,11 +89,13 @@ class RealSessions:
         guards: Mapping[Side, ShareAccessGuard] | None = None,
         streams: TaskStreams | None = None,
         new_token: Callable[[], str] = str,
+        listing_seconds: float = LISTING_TIMEOUT,
     ) -> None:
         #: `ports.SessionFactory.fence`.
         self.fence = fence
         self._spec = spec
         self._new_token = new_token
+        self._listing_seconds = listing_seconds
         #: The pairs of sessions that move files now.
         self._pairs: WeakSet[ThirdPartyLane] = WeakSet()
         self._streams = streams or StreamingHost().task(spec.task_id)
@@ -143,6 +147,7 @@ class RealSessions:
             if access_guard
             else PooledSession(session_key, side, session)
         )
+        pooled.listing_seconds = self._listing_seconds
         if side is Side.SOURCE:
             pooled.read_checksum = self._streams.take_checksum
         return pooled

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
+from django.conf import settings
+
 from endpoints.connect import dial
 from endpoints.gridftp.faults import Side
 from endpoints.gridftp.wire.fence import Fence
@@ -60,6 +62,7 @@ def prepare(
         guards=guards,
         streams=streams,
         new_token=lambda: _relay_token(grant),
+        listing_seconds=settings.LISTING_SECONDS,
     )
     beats = [access_guard.refresh for access_guard in guards.values()]
     assert grant.reading is not None, "acquire has read it"

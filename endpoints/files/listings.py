@@ -29,6 +29,7 @@ class ListingStream(Closable):
     def __init__(self, user: User, ref: str, path: str | None) -> None:
         """The first batch is read here, so that a refusal is raised here too."""
         folder = operations.folder_of(user, ref, path)
+        self._asked = (user, folder)
         #: Seconds that the endpoint may still take; those of the client do not count.
         self._left = float(settings.OPERATION_SECONDS)
         with ExitStack() as opened:
@@ -36,8 +37,10 @@ class ListingStream(Closable):
             session = FileSession(user, folder.granted, folder.path, write=False, limits=limits)
             opened.callback(session.close)
             self._session = session
-            allowance = ListingAllowance(session.slot, only_links=True)
-            self._batches = operations.batches(session.session, folder, session.confinement, session.path, allowance)
+            self._allowance = ListingAllowance(session.slot, only_links=True, partial=True)
+            self._batches = operations.batches(
+                session.session, folder, session.confinement, session.path, self._allowance
+            )
             opened.callback(lambda: session.run(self._batches.aclose()))
             self.folder = operations.described(session.session, folder, session.path)
             self._first = self._next()
@@ -49,6 +52,12 @@ class ListingStream(Closable):
         while batch:
             yield batch
             batch = self._next()
+
+    @property
+    def incomplete(self) -> str:
+        """After the last batch: why entries are missing; "" where there are none."""
+        user, folder = self._asked
+        return folder.incomplete(user, self._allowance)
 
     def __del__(self) -> None:
         """Release the slot of an answer that was never started, so that nobody closed it."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import replace
 from datetime import datetime
 from typing import Self, TypeVar
 
@@ -16,13 +15,15 @@ from identity.gsi.printable import quoted
 
 from .commands import MAX_ARGUMENT
 from .connection import CONNECT_TIMEOUT, MAX_PIPELINE, ControlConnection, within
-from .facts import Entry, FactsError, parse_line
+from .facts import Entry
 from .faults import Fault, FaultError, FaultScope, Kind, classify, make_fault
 from .features import Features
-from .listing import Allowance, blocks_on_control, blocks_on_data, entries_of
+from .listing import Allowance, EntryReader, ListingRefusedError, blocks_on_control, blocks_on_data
 from .login import ANONYMOUS, Login
 from .replies import Reply
 from .requests import plain_ftp, removal
+from .requests.path_facts import PathFacts, entry_of
+from .requests.plain_ftp import PlainListings
 from .requests.symlinks import make_symlink
 from .restriction import FRONT_END, NO_STARS, NOT_CONFINED, TOO_MANY_FOLDERS, AllowedPath, not_restricted, restriction
 from .session_settings import SessionSettings, apply
@@ -57,8 +58,10 @@ class GridFTPSession:
         #: Nothing of the user's may travel in clear: a listing that needs a data connection is refused.
         self.demands_encryption = False
         self._marks_checksums = False
-        #: The server knows neither MLST nor MLSD.
+        #: The server does not know MLSD: folders are listed by LIST.
         self.lists_plainly = False
+        self._plain_listings = PlainListings(connection)
+        self._facts = PathFacts(connection, self.listing)
         self._moves_blocks: bool | None = None
         #: The folders that it was restricted to: the path that the client uses, and the path on the server.
         self.places: Mapping[str, str] = {}
@@ -218,38 +221,44 @@ class GridFTPSession:
 
     async def stat(self, path: str) -> Entry:
         """The facts of one path (MLST, RFC 3659 section 7.2); the entry's name is the last component of the path."""
-        encoded = self.encode_path(path)
-        if self.lists_plainly:
-            return await plain_ftp.stat(self.connection, encoded)
-        reply = await self.connection.request("MLST", encoded)
-        if plain_ftp.is_unknown(reply) and not self.features.lists_facts:
-            self.lists_plainly = True
-            return await self.stat(path)
-        if reply.is_error:
-            raise FaultError(classify(reply))
-        return _entry(reply)
+        return await self._facts.stat(path, self.encode_path(path), plain=self.is_plain_ftp)
 
     async def listing(self, path: str, allowance: Allowance | None = None) -> AsyncGenerator[Sequence[Entry], None]:
-        """The entries of a folder in batches, without "." and "..". Raises FaultError, also half-way.
+        """The entries of a folder in batches, without "." and "..".
 
+        Raises FaultError, also half-way, and at the end for a listing that is not complete, unless `Allowance.partial`.
         A server that sends more than is allowed loses the connection.
         """
         allowance = allowance or Allowance()
-        if not self.features.lists_facts:
-            await self.stat(path)
-        if self.lists_plainly:
-            async with (
-                self.one_data_connection,
-                aclosing(plain_ftp.listing(self.connection, self.encode_path(path), allowance)) as batches,
-            ):
-                async for batch in batches:
-                    yield batch
-            return
+        encoded = self.encode_path(path)
+        if not (self.features.lists_facts or self.lists_plainly):
+            self.lists_plainly = not await self._facts.knows_mlst(encoded)
+        if not self.lists_plainly:
+            begun = False
+            try:
+                async with aclosing(self._by_facts(encoded, allowance)) as batches:
+                    async for batch in batches:
+                        begun = True
+                        yield batch
+                return
+            except ListingRefusedError as error:
+                if begun or not self.is_plain_ftp or not plain_ftp.may_list_instead(error.reply):
+                    raise
+                self.lists_plainly = plain_ftp.is_unknown(error.reply)
+        async with self.one_data_connection, aclosing(self._plain_listings.listing(encoded, allowance)) as batches:
+            async for batch in batches:
+                yield batch
+
+    async def _by_facts(self, path: bytes, allowance: Allowance) -> AsyncGenerator[Sequence[Entry], None]:
         blocks = blocks_on_control if "MLSC" in self.features else self._blocks_on_data
-        async with aclosing(blocks(self.connection, self.encode_path(path), allowance)) as found:
+        reader = EntryReader(path, allowance)
+        async with aclosing(blocks(self.connection, path, allowance)) as found:
             async for lines in found:
-                for entries in entries_of(lines, allowance):
+                for entries in reader.read(lines):
                     yield entries
+        if last := reader.end():
+            yield last
+        allowance.end()
 
     async def _blocks_on_data(
         self, connection: ControlConnection, path: bytes, allowance: Allowance
@@ -287,7 +296,7 @@ class GridFTPSession:
         if not reply.is_error:
             return True
         try:
-            there = _entry(seen[0]) if seen and not seen[0].is_error else await self.stat(path)
+            there = entry_of(seen[0]) if seen and not seen[0].is_error else await self.stat(path)
         except FaultError:
             raise FaultError(classify(reply)) from None
         if not there.is_directory:
@@ -396,15 +405,6 @@ def _accepted(outcome: Reply | BaseException) -> Reply:
     if reply.is_error:
         raise FaultError(classify(reply))
     return reply
-
-
-def _entry(reply: Reply) -> Entry:
-    """The line of facts in an answer to MLST."""
-    try:
-        entry = parse_line(reply.lines[1].removeprefix(b" "))
-    except (IndexError, FactsError) as error:
-        raise FaultError(make_fault(Kind.ENDPOINT_ERROR, f"MLST: {error}")) from None
-    return replace(entry, name=entry.name.rstrip("/").rpartition("/")[2] or "/")
 
 
 def _windows(things: Sequence[_T], size: int) -> Iterable[Sequence[_T]]:

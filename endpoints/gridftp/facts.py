@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -10,6 +11,8 @@ from sys import intern
 from urllib.parse import quote, unquote
 
 from identity.gsi.printable import shown
+
+from .commands import CONTROL
 
 #: Millions of entries are in memory at once. Our server runs on Python 3.8 and later, and the service on 3.11.
 _SLOTS: dict[str, bool] = {"slots": True} if sys.version_info >= (3, 10) else {}
@@ -54,9 +57,16 @@ class Entry:
 FACTS = (
     "Type", "Size", "Modify", "Perm", "UNIX.mode", "UNIX.owner", "UNIX.group", "Unique", "UNIX.slink",
 )  # fmt: skip
+#: The name of an entry, percent-encoded: a fact of our server (RFC 3659 section 7.5: local facts begin with "X.") for a
+#: name with a control character, which a line cannot contain. The line then has a question mark for each of them.
+ENCODED_NAME = "X.name"
+#: Facts that begin a line, up to the first "; ". A value may contain a space (`UNIX.group=domain users`).
+_FACTS = re.compile(r"(?:[^ =;]+=[^;]*;)+? ")
+#: The beginning of a fact.
+_FACT = re.compile(rb" ?[A-Za-z][^ =;]*=[^;]*;")
 
 #: The usual spellings. RFC 3659 section 7.5 allows any case: facts in other spellings are looked up in `_UNUSUAL`.
-_USUAL = frozenset((*FACTS, "UNIX.uid", "UNIX.gid", "Charset", "X.count", "Create", "Media-Type", "Lang"))
+_USUAL = frozenset((*FACTS, "UNIX.uid", "UNIX.gid", "Charset", "X.count", "Create", "Media-Type", "Lang", ENCODED_NAME))
 _UNUSUAL = {name.lower(): name for name in _USUAL}
 _KINDS = frozenset(("file", "dir", "cdir", "pdir"))
 _LINKS = ("os.unix=slink", "os.unix=symlink")
@@ -67,11 +77,15 @@ EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 def parse_line(line: bytes) -> Entry:
     """Read one line of MLST, MLSD, MLSC or MLSR, without its line end and without MLST's leading space.
 
-    The name is all that follows the first space, unchanged: a path where the command gives paths (MLST, MLSR).
-    Unknown facts are ignored, and so is a malformed time. Raises FactsError.
+    The name is all that follows the space behind the facts, unchanged: a path where the command gives paths (MLST,
+    MLSR). Unknown facts are ignored, and so is a malformed time. Raises FactsError.
     """
-    facts, _, name = line.decode("utf-8", "surrogateescape").partition(" ")
-    if not name or (facts and not facts.endswith(";")):
+    text = line.decode("utf-8", "surrogateescape")
+    facts, _, name = text.partition(" ")
+    if facts and not facts.endswith(";"):
+        complete = _FACTS.match(text)
+        facts, name = (text[: complete.end() - 1], text[complete.end() :]) if complete else ("", "")
+    if not name:
         raise FactsError(f"no facts and name: {shown(line[:200])}")
     try:
         found = _split(facts)
@@ -79,6 +93,8 @@ def parse_line(line: bytes) -> Entry:
             found = {_UNUSUAL.get(fact.lower(), fact): value for fact, value in found.items()}
         get = found.get
         kind, target = get("Type", "file"), get("UNIX.slink")
+        if ENCODED_NAME in found:
+            name = unquote(found[ENCODED_NAME], errors="surrogateescape")
         if target or kind not in _KINDS:
             kind, target = _kind_and_target(kind, target)
         size = int(get("Size", "0"))
@@ -91,6 +107,11 @@ def parse_line(line: bytes) -> Entry:
         return Entry(name, intern(kind), size, moment, mode, owner, group, target, get("Unique", ""), perm)
     except ValueError as error:
         raise FactsError(f"not facts: {shown(line[:200])}") from error
+
+
+def begins_with_facts(line: bytes) -> bool:
+    """Whether this may be a line of a listing, rather than the rest of a name with a line feed."""
+    return _FACT.match(line) is not None
 
 
 def _split(facts: str) -> dict[str, str]:
@@ -141,7 +162,10 @@ def format_time(moment: datetime) -> str:
 
 
 def format_line(entry: Entry, name: bytes, selection: Collection[str] = FACTS) -> bytes:
-    """One line, without its end: the facts of `selection` that the entry has, in the order of FACTS, and `name`."""
+    """One line, without its end: the facts of `selection` that the entry has, in the order of FACTS, and `name`.
+
+    A name with a control character is sent as `ENCODED_NAME`, whatever the selection is.
+    """
     values = (
         entry.kind,
         str(entry.size),
@@ -154,5 +178,13 @@ def format_line(entry: Entry, name: bytes, selection: Collection[str] = FACTS) -
         quote(entry.link_target, errors="surrogateescape") if entry.link_target else "",
     )
     facts = "".join([f"{fact}={value};" for fact, value in zip(FACTS, values) if value and fact in selection])
+    if CONTROL.search(name):
+        facts += f"{ENCODED_NAME}={quote(name)};"
+        name = printable_name(name)
     # RFC 3659 section 7.2: without any fact the line is a space and the name.
     return b"%b %b" % (facts.encode("utf-8", "surrogateescape"), name)
+
+
+def printable_name(name: bytes) -> bytes:
+    """A name with a question mark for each control character, as `ls -q` shows it."""
+    return CONTROL.sub(b"?", name)

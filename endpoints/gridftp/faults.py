@@ -368,3 +368,34 @@ def _found(text: bytes, part: bytes) -> Iterator[int]:
     while start >= 0:
         yield start
         start = text.find(part, start + 1)
+
+
+#: Pure-FTPd: "Output truncated to 500 matches"; and what others say when they list a part only.
+_CUT = re.compile(
+    r"truncated|\b(?:incomplete|partial) (?:directory |folder )?(?:list|output)|\btoo many (?:files|entries)", re.I
+)
+#: "698 matches total", "12 files listed", "500 of 700 entries": a line that is a count and nothing else.
+_COUNTED = re.compile(
+    r"\W*(?:transfer complete\W*)?(?:total(?: of)?:?\s+)?(?:(\d{1,12}) of )?(\d{1,12})"
+    r"\s+(?:matches|match|entries|files|items|objects)(?:\s+(?:in )?(?:total|listed|found|sent|shown|displayed))?\W*",
+    re.I,
+)
+#: The words of servers that refuse to list a folder because nothing is in it.
+_NOTHING = re.compile(
+    r"\bno (?:such )?(?:files?|entries|items|match(?:es)?)\b|\bnot found\b|\bempty\b|\bnothing\b", re.I
+)
+
+
+def reported_shortfall(reply: Reply, lines: int) -> str:
+    """The words of a final reply that speaks of more entries than the listing had lines; "" of any other one."""
+    for line in reply.text.splitlines():
+        counted = _COUNTED.fullmatch(line)
+        short = counted and (int(counted[2]) > lines or int(counted[1] or counted[2]) < int(counted[2]))
+        if short or _CUT.search(line):
+            return str(reply)
+    return ""
+
+
+def says_nothing_there(reply: Reply) -> bool:
+    """Whether a server refuses to list a folder because it found nothing: the folder is empty, or missing."""
+    return reply.code in (450, 550) and _NOTHING.search(reply.text) is not None

@@ -1,6 +1,8 @@
 """Listings of folders: MLSC on the control channel, MLSD on a data connection, and the entries in both.
 
-The output of a server is bounded here for all callers: in lines and octets (`Allowance`), and in buffered octets.
+A listing is complete, or it is a fault (docs/decisions/0094): a line that cannot be read, a last line without an end,
+and a final reply that speaks of more entries than arrived are faults of the endpoint. The output of a server is bounded
+here for all callers: in lines, octets and time (`Allowance`), and in buffered octets.
 """
 
 from __future__ import annotations
@@ -8,13 +10,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, aclosing, nullcontext
-from dataclasses import replace
+from typing import Any
 
-from identity.gsi.printable import error_text
+from identity.gsi.printable import error_text, quoted, shown
 
-from .connection import CONNECT_TIMEOUT, STALL_TIMEOUT, ControlConnection
-from .facts import Entry, FactsError, parse_line
-from .faults import Fault, FaultError, Kind, classify, make_fault
+from .connection import CONNECT_TIMEOUT, STALL_TIMEOUT, ControlConnection, session_fault
+from .facts import Entry, FactsError, begins_with_facts, parse_line
+from .faults import Fault, FaultError, Kind, classify, make_fault, reported_shortfall
 from .replies import LINE_COST, MAX_LINE, Reply
 from .requests.passive import data_connection
 from .streams.tls_streams import ClientDataConnection
@@ -27,17 +29,28 @@ MAX_DROPPED = 4 * 1024 * 1024
 PORTION = 500
 #: Octets of a name, and of a path: no file system has longer ones.
 MAX_NAME = 4096
-#: Default limits of one listing, in lines and octets.
-MAX_LINES, MAX_OCTETS = 5_000_000, 1 << 30
+#: Default limits of one listing, in lines, octets, and seconds of silence: a tape system answers after minutes.
+MAX_LINES, MAX_OCTETS, LISTING_TIMEOUT = 5_000_000, 1 << 30, 900.0
+INCOMPLETE = (
+    "The server's listing of this folder is incomplete, or has a line that this service cannot read, so it is not "
+    "known what else is in the folder. Ask the administrator of the server about it, or name the files one by one."
+)
 
 
 class Allowance:
-    """The limits of one listing, in lines and in octets. Counts all lines of the server, entries or not.
+    """The limits of one listing: in lines, in octets, and in seconds for which the server may be silent.
 
-    A block counts as one line more than it has, so that empty blocks are limited too.
+    Counts all lines of the server, entries or not. A block counts as one line more than it has, so that empty blocks
+    are limited too.
     """
 
-    def __init__(self, lines: int = MAX_LINES, octets: int = MAX_OCTETS) -> None:
+    #: Whether the caller takes a listing that lacks entries; `incomplete` then shows whether this one does.
+    partial = False
+
+    def __init__(self, lines: int = MAX_LINES, octets: int = MAX_OCTETS, seconds: float = LISTING_TIMEOUT) -> None:
+        self.seconds = seconds
+        #: The first fault because of which entries are missing.
+        self.incomplete: Fault | None = None
         self._lines = self._most_lines = lines
         self._octets = self._most_octets = octets
 
@@ -56,20 +69,92 @@ class Allowance:
     def keep(self, entries: Sequence[Entry]) -> None:
         """Called with all entries, for a subclass that limits them. May raise FaultError."""
 
+    def miss(self, folder: bytes, why: str) -> None:
+        """Note that entries of this folder are missing. The others are still read, and `end` raises the fault."""
+        if self.incomplete is None:
+            raw = f"{why} (in the listing of {quoted(folder.decode('utf-8', 'surrogateescape'))})"
+            self.incomplete = Fault(Kind.ENDPOINT_ERROR, retryable=False, advice=INCOMPLETE, raw=raw)
+
+    def end(self) -> None:
+        """Called after the last entry. Raises FaultError for a listing that is not complete, unless `partial`."""
+        if self.incomplete and not self.partial:
+            raise FaultError(self.incomplete)
+
 
 def too_long(advice: str) -> FaultError:
     """The fault of a listing over its limit; it is not retried."""
     return FaultError(Fault(Kind.LIMIT_EXCEEDED, retryable=False, advice=advice))
 
 
-def entries_of(lines: Sequence[bytes], allowance: Allowance) -> Iterable[Sequence[Entry]]:
-    """The entries of one block, in portions, without "." and "..". Raises FaultError."""
-    for portion in _portions(lines):
-        with allowance.turn():
-            entries = _parse_lines(portion)
-        if entries:
-            allowance.keep(entries)
-            yield entries
+class ListingRefusedError(FaultError):
+    """The server refused to list a folder. reply: its words."""
+
+    def __init__(self, reply: Reply) -> None:
+        super().__init__(classify(reply))
+        self.reply = reply
+
+
+class EntryReader:
+    """Turns the lines of one listing into entries, without "." and "..".
+
+    parse: returns the entry of a line, None for a line that stands for none; raises FactsError. begins: whether a line
+    may be one of a listing at all.
+    """
+
+    def __init__(
+        self,
+        folder: bytes,
+        allowance: Allowance,
+        parse: Callable[[bytes], Entry | None] | None = None,
+        begins: Callable[[bytes], bool] = begins_with_facts,
+    ) -> None:
+        self._folder = folder
+        self._allowance = allowance
+        self._parse = parse or _parse_facts
+        self._begins = begins
+        #: The latest entry: a line that does not begin as one may be the rest of its name.
+        self._last: Entry | None = None
+
+    def read(self, lines: Sequence[bytes]) -> Iterable[Sequence[Entry]]:
+        """The entries of these lines, in portions, so that the consumer can begin before all are parsed.
+
+        Raises FaultError for a name longer than MAX_NAME.
+        """
+        for start in range(0, len(lines), PORTION):
+            with self._allowance.turn():
+                entries = [entry for line in lines[start : start + PORTION] if (entry := self._next(line))]
+            if entries:
+                self._allowance.keep(entries)
+                yield entries
+
+    def end(self) -> Sequence[Entry]:
+        """The last entry, if there is one. Raises FaultError for a listing that was not complete."""
+        last = [self._last] if self._last else []
+        self._allowance.keep(last)
+        return last
+
+    def _next(self, line: bytes) -> Entry | None:
+        """The entry before this line, which is now known to be whole."""
+        before = self._last
+        try:
+            self._last = self._parse(line) if line.strip() else None
+        except FactsError:
+            self._last = None
+            text = f"cannot read the line {shown(line)}"
+            if before is not None and not self._begins(line):
+                # Some servers send the line feed in a name as it is: half of a name is no name.
+                text, before = f"{text} behind {quoted(before.name)}", None
+            self._allowance.miss(self._folder, text)
+        return before
+
+
+def _parse_facts(line: bytes) -> Entry | None:
+    """An entry of MLSD or MLSC; None for the folder itself and the one above. Raises FactsError, FaultError."""
+    entry = parse_line(line.removeprefix(b" "))
+    if entry.kind in ("cdir", "pdir") or entry.name in (".", ".."):
+        return None
+    check_name(entry.name)
+    return entry
 
 
 def _count(connection: ControlConnection, allowance: Allowance, lines: Sequence[bytes]) -> None:
@@ -92,7 +177,8 @@ async def blocks_on_control(
 
     async def run() -> None:
         try:
-            waiting.put(await connection.request("MLSC", path, waiting.put))
+            with connection.patient(allowance.seconds):
+                waiting.put(await connection.request("MLSC", path, waiting.put))
         except FaultError as error:
             waiting.put(error)
 
@@ -103,7 +189,7 @@ async def blocks_on_control(
             reply = await waiting.get()
             done = not reply.is_preliminary
             if reply.is_error:
-                raise FaultError(classify(reply))
+                raise ListingRefusedError(reply)
             lines = reply.lines[1:-1]
             _count(connection, allowance, lines)
             yield lines
@@ -156,84 +242,122 @@ def _size(reply: Reply) -> int:
 
 
 async def blocks_on_data(
-    connection: ControlConnection, path: bytes, allowance: Allowance, *, verb: str = "MLSD"
+    connection: ControlConnection,
+    path: bytes,
+    allowance: Allowance,
+    *,
+    verb: str = "MLSD",
+    argument: bytes | None = None,
+    enter: bytes | None = None,
 ) -> AsyncGenerator[Sequence[bytes], None]:
-    """MLSD (RFC 3659 section 7.2) over a data connection, for servers without MLSC; or LIST. One at a time."""
+    """MLSD (RFC 3659 section 7.2) over a data connection, for servers without MLSC; or LIST. One at a time.
+
+    argument: of the command, by default the path. enter: a folder to enter right before. Raises ListingRefusedError
+    where the server refuses the command.
+    """
     await connection.ask("MODE", b"S")  # a session that belonged to a lane is still in mode E
     connect = await data_connection(connection, connection.data_tls() if connection.data_tls is not None else None)
-    answer = asyncio.create_task(connection.request(verb, path))
+    command = (verb, path if argument is None else argument)
+    answer = asyncio.create_task(_asked(connection, command, enter, allowance.seconds))
+    lines_seen = 0
+    splitter = LineSplitter()
     try:
         # Closed here, also where the consumer leaves: the garbage collector would do it when the loop has ended.
-        async with aclosing(_read_lines(connect, answer)) as found:
+        async with aclosing(_read_lines(connect, answer, splitter, allowance.seconds)) as found:
             async for lines in found:
                 _count(connection, allowance, lines)
+                lines_seen += len(lines)
                 yield lines
         reply = await answer
-        if reply.is_error:
-            raise FaultError(classify(reply))
     except (OSError, TimeoutError) as error:
-        # A reply of the server says more about the cause than the error of the socket.
-        if answer.done() and not answer.exception() and answer.result().is_error:
-            raise FaultError(classify(answer.result())) from None
+        _raise_refusal(answer)
         raise FaultError(make_fault(Kind.CONNECT_FAILED, error_text(error))) from None
     finally:
         answer.cancel()
+    if reply.is_error:
+        raise ListingRefusedError(reply)
+    if splitter.rest.strip():
+        allowance.miss(path, f"the last line has no end: {shown(splitter.rest)}")
+    if shortfall := reported_shortfall(reply, lines_seen):
+        allowance.miss(path, f"the server reported that it did not list everything: {shortfall}")
+
+
+async def _asked(
+    connection: ControlConnection, command: tuple[str, bytes], enter: bytes | None, seconds: float
+) -> Reply:
+    """The reply to the command. enter: a folder to enter, in one go: another request may enter another folder."""
+    with connection.patient(seconds):
+        if enter is None:
+            return await connection.request(*command)
+        entered, reply = await asyncio.gather(connection.request("CWD", enter), connection.request(*command))
+        return entered if entered.is_error else reply
+
+
+def _raise_refusal(answer: asyncio.Future[Reply]) -> None:
+    """A reply of the server says more about the cause than an error of the socket."""
+    if answer.done() and not answer.exception() and answer.result().is_error:
+        raise ListingRefusedError(answer.result()) from None
+
+
+class LineSplitter:
+    """The lines of a listing on a data connection. rest: what has no end yet.
+
+    CR LF ends a line (RFC 959 section 3.1.1.1), and a bare LF then belongs to a name. Where what arrives first has no
+    CR LF, the server ends its lines with LF.
+    """
+
+    def __init__(self) -> None:
+        self.rest = b""
+        self._end: bytes | None = None
+
+    def feed(self, data: bytes) -> Sequence[bytes]:
+        """The lines that these octets complete. Raises FaultError for a line longer than MAX_LINE."""
+        self.rest += data
+        if self._end is None:
+            if b"\n" not in self.rest:
+                lines: list[bytes] = []
+            else:
+                self._end = b"\r\n" if b"\r\n" in self.rest else b"\n"
+        if self._end is not None:
+            *lines, self.rest = self.rest.split(self._end)
+        if len(self.rest) > MAX_LINE or any(len(line) > MAX_LINE for line in lines):
+            raise FaultError(make_fault(Kind.ENDPOINT_ERROR, "a line too long in a listing", retryable=False))
+        return lines
 
 
 async def _read_lines(
-    connect: Callable[[], Awaitable[ClientDataConnection]], answer: asyncio.Future[Reply]
+    connect: Callable[[], Awaitable[ClientDataConnection]],
+    answer: asyncio.Future[Reply],
+    splitter: LineSplitter,
+    seconds: float,
 ) -> AsyncGenerator[Sequence[bytes], None]:
-    """The lines of a data connection. Raises OSError, TimeoutError, FaultError for a line without end."""
+    """The lines of a data connection. Raises OSError and TimeoutError of connecting, FaultError of all that follows."""
     async with asyncio.timeout(CONNECT_TIMEOUT):
         data_connection = await connect()
     data_connection.abort_if_refused(answer)
     try:
-        rest = b""
-        data = b"-"
-        while data:
-            async with asyncio.timeout(STALL_TIMEOUT):
-                data = await data_connection.read()
-            *lines, rest = (rest + data).split(b"\n")
-            if len(rest) > MAX_LINE or any(len(line) > MAX_LINE for line in lines):
-                raise FaultError(make_fault(Kind.ENDPOINT_ERROR, "a line too long in a listing", retryable=False))
-            yield [line.rstrip(b"\r") for line in lines]
+        while data := await _read(data_connection, answer, seconds):
+            yield splitter.feed(data)
     finally:
         data_connection.abort()
 
 
-def _portions(lines: Sequence[bytes]) -> Iterable[Sequence[bytes]]:
-    """Parts of a long block, so that the consumer can begin before all of it is parsed.
-
-    A name with a line feed stays in one part: see `_parse_lines`.
-    """
-    start = 0
-    while start < len(lines):
-        end = start + PORTION
-        while end < len(lines) and b"=" not in lines[end]:
-            end += 1
-        yield lines[start:end]
-        start = end
-
-
-def _parse_lines(lines: Iterable[bytes]) -> list[Entry]:
-    """Entries of a listing block. Raises FaultError for a name longer than MAX_NAME.
-
-    A line without facts is the rest of a name with a line feed, which the format cannot escape: the name is joined
-    again, so that the caller refuses the whole name instead of using a part of it.
-    """
-    entries: list[Entry] = []
-    for line in lines:
-        try:
-            entry = parse_line(line.removeprefix(b" "))
-        except FactsError:
-            if entries and line:
-                entries[-1] = replace(entries[-1], name=f"{entries[-1].name}\n{line.decode('utf-8', 'replace')}")
-                check_name(entries[-1].name)
-            continue
-        if entry.kind not in ("cdir", "pdir") and entry.name not in (".", ".."):
-            check_name(entry.name)
-            entries.append(entry)
-    return entries
+async def _read(connection: ClientDataConnection, answer: asyncio.Future[Reply], seconds: float) -> bytes:
+    """The next octets. Once the server has answered, what it sent before must arrive soon. Raises FaultError."""
+    reading = asyncio.ensure_future(connection.read())
+    try:
+        if not answer.done():
+            waiting: set[asyncio.Future[Any]] = {reading, answer}
+            await asyncio.wait(waiting, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        async with asyncio.timeout(STALL_TIMEOUT if answer.done() else 0):
+            return await reading
+    except TimeoutError:
+        raise FaultError(session_fault(Kind.TIMEOUT, f"no more of a listing within {seconds:g} s")) from None
+    except OSError as error:
+        _raise_refusal(answer)
+        raise FaultError(session_fault(Kind.CONNECTION_RESET, error_text(error))) from None
+    finally:
+        reading.cancel()
 
 
 def check_name(name: str) -> None:

@@ -60,7 +60,8 @@ class Reply(NamedTuple):
 class ReplyParser:
     """Assembles replies from the bytes of a control channel.
 
-    most: called at each line for the limit of its reply, MAX_REPLY or MAX_LISTING_REPLY.
+    most: called at each line for the limit of its reply, MAX_REPLY or MAX_LISTING_REPLY. In a listing whose first line
+    ends with CR LF, as RFC 959 wants it, a bare LF belongs to a name.
     """
 
     def __init__(self, most: Callable[[], int] = lambda: MAX_REPLY) -> None:
@@ -70,6 +71,9 @@ class ReplyParser:
         self._code = 0
         self._end = b""
         self._size = 0
+        #: The first line of this reply ended with CR LF; and a line of a listing that has a bare LF so far.
+        self._ends_crlf = False
+        self._held: bytes | None = None
 
     @property
     def between_replies(self) -> bool:
@@ -81,23 +85,29 @@ class ReplyParser:
         *lines, rest = (self._buffer + data).split(b"\n")
         self._buffer = rest
         for line in lines:
+            if self._held is not None:
+                line, self._held = self._held + b"\n" + line, None
             if len(line) > MAX_LINE:
                 raise ReplyError("a line too long", line)
-            if line.endswith(b"\r"):
-                line = line[:-1]
-            reply = self._continue(line) if self._code else self._begin(line)
+            ends_crlf = line.endswith(b"\r")
+            if not ends_crlf and self._code and self._ends_crlf and self._most() > MAX_REPLY:
+                self._held = line
+                continue
+            line = line[:-1] if ends_crlf else line
+            reply = self._continue(line) if self._code else self._begin(line, ends_crlf)
             if reply is not None:
                 yield reply
         if len(rest) > MAX_LINE:
             raise ReplyError("a line without end", rest)
 
-    def _begin(self, line: bytes) -> Reply | None:
+    def _begin(self, line: bytes, ends_crlf: bool) -> Reply | None:
         code, separator = line[:3], line[3:4]
         if not (len(code) == 3 and code.isdigit() and b"100" <= code <= b"659" and separator in (b"", b" ", b"-")):
             raise ReplyError("not a reply", line)
         if separator != b"-":
             return Reply(int(code), (line[4:],))
         self._code = int(code)
+        self._ends_crlf = ends_crlf
         self._end = code + b" "
         self._size = len(line) + LINE_COST
         self._lines = [line[4:]]

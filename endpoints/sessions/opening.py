@@ -72,13 +72,18 @@ def confinement_of(granted: Access, *, write: bool) -> Confinement:
     return Confinement(granted.root, allows)
 
 
+def hides_host(user: User, granted: Access) -> bool:
+    """Whether the user may see only the share, and no path of its host."""
+    return granted.shared and user.pk != granted.actor_id
+
+
 @contextmanager
 def host_paths_hidden(user: User, granted: Access) -> Iterator[None]:
     """Remove the server's own text, which contains its paths, from faults for users who may see only the share."""
     try:
         yield
     except FaultError as error:
-        if granted.shared and user.pk != granted.actor_id:
+        if hides_host(user, granted):
             error.fault = replace(error.fault, raw="")
         raise
 

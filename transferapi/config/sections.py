@@ -156,7 +156,7 @@ class WebSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class TargetSettings:
-    """Which addresses the service connects to for its users."""
+    """Which addresses the service connects to for its users, and how long it waits there."""
 
     allow_targets: tuple[AllowedTarget, ...] = variable(
         "WAYBILL_ALLOW_TARGETS",
@@ -176,6 +176,12 @@ class TargetSettings:
         parse_openings,
         "",
         "the same for the providers by which users sign in, inside an institution (default: nothing)",
+    )
+    listing_seconds: int = variable(
+        "WAYBILL_LISTING_SECONDS",
+        Whole(90, 86_400, "seconds"),
+        "900",
+        "seconds for which a server may be silent while a task lists a folder, as tape systems are (default 900)",
     )
 
 

@@ -30,7 +30,10 @@ MOST_SHOWN, MOST_OFFERED = 500, 20
 
 @dataclass
 class Pane:
-    """One side. reference: as in the address; problem: why there is no listing. marked: items of a sent form."""
+    """One side. reference: as in the address; problem: why there is no listing; incomplete: why entries are missing.
+
+    marked: items of a sent form.
+    """
 
     side: str
     reference: str = ""
@@ -38,6 +41,7 @@ class Pane:
     search: str = ""
     endpoint: Endpoint | None = None
     problem: str = ""
+    incomplete: str = ""
     activate: str = ""
     #: The demand, where another sign-in would help.
     step_up: StepUpRequiredError | None = None
@@ -127,7 +131,7 @@ def fill(user: User, panes: Sequence[Pane]) -> None:
 
 def _list(user: User, pane: Pane, endpoint: Endpoint) -> None:
     try:
-        found = operations.list_directory(user, str(endpoint.pk), pane.path).entries
+        listing = operations.list_directory(user, str(endpoint.pk), pane.path, partial=True)
     except FaultError as error:
         pane.problem = error.fault.advice or str(error.fault.kind)
     except StepUpRequiredError as error:
@@ -136,7 +140,8 @@ def _list(user: User, pane: Pane, endpoint: Endpoint) -> None:
         pane.problem = error.message
         pane.activate = f"/endpoints/{endpoint.pk}/activate"
     else:
-        ordered = sorted(found, key=lambda entry: (not entry.is_directory, entry.name))
+        pane.incomplete = listing.incomplete
+        ordered = sorted(listing.entries, key=lambda entry: (not entry.is_directory, entry.name))
         pane.entries, pane.more = ordered[:MOST_SHOWN], max(0, len(ordered) - MOST_SHOWN)
 
 

@@ -25,9 +25,10 @@ CHANGING = (
     "The file was changed while it was read, in each of {tries} tries. Stop the program that writes it, or "
     "make a copy that stays as it is, and transfer that."
 )
-#: Kinds that skip_source_errors skips at the source, as the Globus service does. Two sources for one destination
-#: are a fault of the source, whichever side reports it.
-SOURCE_ERRORS = frozenset({Kind.FILE_NOT_FOUND, Kind.PERMISSION_DENIED, Kind.AMBIGUOUS_PATH})
+#: Kinds that skip_source_errors skips at the source, as the Globus service does; and those that are faults of the
+#: source whichever side reports them: two sources for one destination, and a name that no command can contain.
+SOURCE_ERRORS = frozenset({Kind.FILE_NOT_FOUND, Kind.PERMISSION_DENIED, Kind.AMBIGUOUS_PATH, Kind.INVALID_PATH_NAME})
+_OF_THE_SOURCE = frozenset({Kind.AMBIGUOUS_PATH, Kind.INVALID_PATH_NAME})
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +89,7 @@ class Policy:
 
     def may_pass_over(self, fault: Fault) -> bool:
         """Whether the task continues without this file; the caller tries twice before it asks."""
-        at_source = fault.side is Side.SOURCE or fault.kind is Kind.AMBIGUOUS_PATH
+        at_source = fault.side is Side.SOURCE or fault.kind in _OF_THE_SOURCE
         return self.skip_source_errors and at_source and fault.kind in SOURCE_ERRORS
 
     def ends_task(self, fault: Fault) -> bool:

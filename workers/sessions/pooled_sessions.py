@@ -10,6 +10,7 @@ from datetime import datetime
 from endpoints.gridftp.client import GridFTPSession
 from endpoints.gridftp.facts import Entry
 from endpoints.gridftp.faults import Fault, FaultError, Kind, Side, make_fault
+from endpoints.gridftp.listing import LISTING_TIMEOUT, Allowance
 from endpoints.gridftp.streams import mode_s
 from endpoints.gridftp.streams.digest import ALGORITHMS
 from endpoints.sessions.remote import RemoteSession
@@ -28,6 +29,8 @@ class PooledSession:
         self.inner = inner
         #: Returns the checksum of a file as it was read at the source, by the task's path and the algorithm.
         self.read_checksum: Callable[[str, str], str | None] = lambda path, algorithm: None
+        #: Seconds for which the server may be silent during a listing.
+        self.listing_seconds = LISTING_TIMEOUT
 
     #: Whether it belongs to a shared endpoint.
     guarded = False
@@ -81,7 +84,7 @@ class PooledSession:
 
     async def listing(self, path: str) -> AsyncIterator[Sequence[Entry]]:
         with self._faults_for_user():
-            async for entries in self.inner.listing(path):
+            async for entries in self.inner.listing(path, Allowance(seconds=self.listing_seconds)):
                 yield entries
 
     async def make_directories(self, paths: Sequence[str]) -> Sequence[bool]:
@@ -210,7 +213,7 @@ class GuardedSession(PooledSession):
     async def listing(self, path: str) -> AsyncIterator[Sequence[Entry]]:
         real = self._real(path).rstrip("/") or "/"
         with self._faults_for_user():
-            async for entries in self.inner.listing(real):
+            async for entries in self.inner.listing(real, Allowance(seconds=self.listing_seconds)):
                 yield await self._shown(real, entries)
 
     async def make_symlink(self, target: str, path: str) -> None:

@@ -1,7 +1,7 @@
 """Facts and listings of FTP servers without MLST and MLSD (RFC 959 and the first sections of RFC 3659).
 
-LIST has no standard form: the one of `ls -l` is read, which Unix servers send. Its times are local, and to the minute:
-times are asked for by MDTM, in UTC. CWD distinguishes folders from files.
+LIST has no standard form (`list_lines`). Its times are local, and to the minute: times are asked for by MDTM, in UTC.
+CWD distinguishes folders from files.
 """
 
 from __future__ import annotations
@@ -12,22 +12,33 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import NamedTuple
 
+from endpoints.gridftp.commands import CONTROL
 from endpoints.gridftp.connection import MAX_PIPELINE, ControlConnection
 from endpoints.gridftp.facts import Entry, format_time
-from endpoints.gridftp.faults import FaultError, FaultScope, Kind, classify, make_fault
+from endpoints.gridftp.faults import FaultError, FaultScope, Kind, classify, make_fault, says_nothing_there
 from endpoints.gridftp.features import Features
-from endpoints.gridftp.listing import Allowance, blocks_on_data, check_name
+from endpoints.gridftp.listing import Allowance, EntryReader, ListingRefusedError, blocks_on_data
 from endpoints.gridftp.replies import Reply
+
+from .list_lines import may_begin, parse_list_line, read_list_line
 
 #: Entries whose times are asked for at once.
 PORTION = MAX_PIPELINE // 3
-_LINE = re.compile(
-    rb"([-dlbcps])([-rwxsStTlL]{9})[.+@]?\s+\d+\s+(\S+)\s+(\S+)\s+(?:\d+,\s+)?(\d{1,19})\s"
-    rb"+([A-Za-z]{3}\s+\d{1,2}\s+[\d:]{4,5}|\d{4}-\d\d-\d\d\s+\d\d:\d\d)\s(.+)"
-)
 _TIME = re.compile(r"(\d{14})(?:\.\d+)?")
-_KINDS = {b"-": "file", b"d": "dir", b"l": "link"}
+#: Servers expand these in the argument of LIST.
+_PATTERN = re.compile(rb"[*?\[\]{}~\\]")
+
+
+class _Form(NamedTuple):
+    """A form of LIST. named: with the path, else for the folder that CWD has entered."""
+
+    options: bytes
+    named: bool
+
+
+_FORMS = (_Form(b"-a", True), _Form(b"", True), _Form(b"", False))
 
 
 async def set_time(connection: ControlConnection, path: bytes, modified: datetime, features: Features) -> None:
@@ -49,8 +60,21 @@ def is_unknown(reply: Reply) -> bool:
     return reply.code in (500, 502, 504)
 
 
-async def stat(connection: ControlConnection, path: bytes) -> Entry:
-    """The facts of one path; symlinks are followed. One round trip. Raises FaultError."""
+def is_refused(reply: Reply) -> bool:
+    """Whether the server does not know a command, or not with such an argument (501)."""
+    return reply.code == 501 or is_unknown(reply)
+
+
+def may_list_instead(reply: Reply) -> bool:
+    """Whether LIST may show a folder for which MLSD is refused: the command is not known, or the folder seems empty."""
+    return is_refused(reply) or says_nothing_there(reply)
+
+
+async def stat(connection: ControlConnection, path: bytes) -> Entry | None:
+    """The facts of one path, by CWD, SIZE and MDTM; symlinks are followed. One round trip. Raises FaultError.
+
+    None where the server does not do these, or reports no size: the listing of the folder above has to show it.
+    """
     request = connection.request
     folder, size, modified = await asyncio.gather(request("CWD", path), request("SIZE", path), request("MDTM", path))
     name = path.rstrip(b"/").rpartition(b"/")[2].decode("utf-8", "surrogateescape") or "/"
@@ -60,6 +84,8 @@ async def stat(connection: ControlConnection, path: bytes) -> Entry:
     octets = size.text.split()[-1] if size.text else ""
     if not size.is_error and octets.isdecimal() and len(octets) < 20:
         return Entry(name, "file", int(octets), when)
+    if not size.is_error or when is not None or is_refused(size):
+        return None
     fault = classify(size)
     if fault.kind is Kind.UNKNOWN and size.code == 550:
         if await _is_special(connection, path, name):
@@ -73,70 +99,111 @@ async def _is_special(connection: ControlConnection, path: bytes, name: str) -> 
     reply = await connection.request("STAT", path)
     if reply.is_error or len(reply.lines) != 3:
         return False
-    only = parse_line(reply.lines[1].strip())
+    only = read_list_line(reply.lines[1].strip())
     return only is not None and (only.kind, only.name) == ("OS.unix=special", name)
 
 
-async def listing(
-    connection: ControlConnection, path: bytes, allowance: Allowance
-) -> AsyncGenerator[Sequence[Entry], None]:
-    """The entries of a folder, in batches, without "." and "..". Raises FaultError.
+def _worse_refusal(before: ListingRefusedError | None, error: ListingRefusedError) -> ListingRefusedError:
+    """Of the refusals of several forms the one that says "nothing" means an empty folder. Raises any other `error`."""
+    if not (is_refused(error.reply) or error.reply.code in (450, 550)):
+        raise error
+    return error if before is None or says_nothing_there(error.reply) else before
 
-    The time of a folder is not known. CWD comes first: for a missing folder servers send an empty listing.
-    """
+
+async def enter(connection: ControlConnection, path: bytes) -> None:
+    """CWD: whether this is a folder. Raises FaultError."""
     reply = await connection.request("CWD", path)
     if reply.is_error:
         fault = classify(reply)
         raise FaultError(make_fault(Kind.FILE_NOT_FOUND, fault.raw) if fault.kind is Kind.UNKNOWN else fault)
-    found: list[Entry] = []
-    async with aclosing(blocks_on_data(connection, b"-a " + path, allowance, verb="LIST")) as blocks:
-        async for lines in blocks:
-            with allowance.turn():
-                entries = [entry for line in lines if (entry := parse_line(line)) is not None]
-            allowance.keep(entries)
-            found += entries
-    for start in range(0, len(found), PORTION):
-        yield await asyncio.gather(*(_completed(connection, path, one) for one in found[start : start + PORTION]))
 
 
-async def _completed(connection: ControlConnection, folder: bytes, entry: Entry) -> Entry:
-    """The entry with its time; a symlink with the facts of what it leads to."""
-    path = folder.rstrip(b"/") + b"/" + entry.name.encode("utf-8", "surrogateescape")
-    if entry.kind == "file":
-        return replace(entry, modified=_time(await connection.request("MDTM", path)))
-    if entry.kind != "link":
-        return entry
-    try:
-        target = await stat(connection, path)
-    except FaultError as error:
-        if error.fault.scope is not FaultScope.FILE:
-            raise
-        return entry
-    return replace(target, name=entry.name, link_target=entry.link_target)
+class PlainListings:
+    """LIST on one session. It learns which form of the command the server understands."""
 
+    def __init__(self, connection: ControlConnection) -> None:
+        self._connection = connection
+        #: The form that has shown entries. Until then an empty listing may be that of a file with the name "-a".
+        self._form: _Form | None = None
+        self._knows_mdtm = True
 
-def parse_line(line: bytes) -> Entry | None:
-    """Read one line of `ls -l`; None for "total 3", "." and "..", and what cannot be read. Raises FaultError."""
-    found = _LINE.fullmatch(line)
-    if found is None:
-        return None
-    kind, _, owner, group, size, _, name = found.groups()
-    target: bytes | None = None
-    if kind == b"l":
-        name, arrow, target = name.partition(b" -> ")
-        target = target if arrow else None
-    if name in (b".", b"..") or b"/" in name or int(size) >= 2**63:
-        return None
-    text = name.decode("utf-8", "surrogateescape")
-    check_name(text)
-    return Entry(
-        text,
-        _KINDS.get(kind, "OS.unix=special"),
-        size=int(size),
-        owner=owner.decode("utf-8", "replace"),
-        group=group.decode("utf-8", "replace"),
-        link_target=None if target is None else target.decode("utf-8", "surrogateescape"),
-    )
+    async def listing(self, path: bytes, allowance: Allowance) -> AsyncGenerator[Sequence[Entry], None]:
+        """The entries of a folder, in batches, without "." and "..". Raises FaultError.
+
+        The time of a folder is not known. CWD comes first: for a missing folder servers send an empty listing.
+        """
+        await enter(self._connection, path)
+        reader = EntryReader(path, allowance, parse_list_line, may_begin)
+        found: list[Entry] = []
+        async with aclosing(self._lines(path, allowance)) as blocks:
+            async for lines in blocks:
+                for entries in reader.read(lines):
+                    found += entries
+        found += reader.end()
+        for start in range(0, len(found), PORTION):
+            some = found[start : start + PORTION]
+            yield await asyncio.gather(*(self._completed(path, one) for one in some))
+        allowance.end()
+
+    async def _lines(self, path: bytes, allowance: Allowance) -> AsyncGenerator[Sequence[bytes], None]:
+        """The lines of the first form that shows any. The folder exists, so it is empty where no form does."""
+        refused: ListingRefusedError | None = None
+        for form in self._forms(path):
+            shows_any = False
+            try:
+                async with aclosing(self._by(form, path, allowance)) as blocks:
+                    async for lines in blocks:
+                        shows_any = shows_any or any(lines)
+                        yield lines
+            except ListingRefusedError as error:
+                if shows_any:
+                    raise
+                refused = _worse_refusal(refused, error)
+            else:
+                refused = None
+            if shows_any:
+                self._form = form
+                return
+        if refused and not says_nothing_there(refused.reply):
+            raise refused
+
+    def _forms(self, path: bytes) -> Sequence[_Form]:
+        known = (self._form,) if self._form else _FORMS
+        # A path with the characters of a pattern would be expanded.
+        return [form._replace(named=False) for form in known] if _PATTERN.search(path) else known
+
+    async def _by(self, form: _Form, path: bytes, allowance: Allowance) -> AsyncGenerator[Sequence[bytes], None]:
+        argument = b" ".join(word for word in (form.options, path if form.named else b"") if word)
+        before = None if form.named else path
+        blocks = blocks_on_data(self._connection, path, allowance, verb="LIST", argument=argument, enter=before)
+        async with aclosing(blocks):
+            async for lines in blocks:
+                yield lines
+
+    async def _completed(self, folder: bytes, entry: Entry) -> Entry:
+        """The entry with its time; a symlink with the facts of what it leads to."""
+        path = folder.rstrip(b"/") + b"/" + entry.name.encode("utf-8", "surrogateescape")
+        if CONTROL.search(path):
+            return entry  # no command can name it: whoever uses it gets that fault
+        if entry.kind == "file":
+            return replace(entry, modified=await self._modified(path))
+        if entry.kind != "link" or entry.link_target is None:
+            return entry
+        try:
+            target = await stat(self._connection, path)
+        except FaultError as error:
+            if error.fault.scope is not FaultScope.FILE:
+                raise
+            return entry
+        return replace(target, name=entry.name, link_target=entry.link_target) if target else entry
+
+    async def _modified(self, path: bytes) -> datetime | None:
+        if not self._knows_mdtm:
+            return None
+        reply = await self._connection.request("MDTM", path)
+        if is_unknown(reply):
+            self._knows_mdtm = False
+        return _time(reply)
 
 
 def _time(reply: Reply) -> datetime | None:

@@ -11,7 +11,8 @@ from endpoints.gridftp.facts import Entry
 from endpoints.gridftp.faults import Fault, FaultError, FaultScope, Kind, make_fault
 from endpoints.gridftp.listing import Allowance, blocks_on_data
 
-from .plain_ftp import PORTION, parse_line
+from .list_lines import read_list_line
+from .plain_ftp import PORTION
 
 #: Lines of a folder that appears empty and is not.
 MAX_HIDDEN = 100_000
@@ -94,5 +95,5 @@ async def _names(
 ) -> AsyncGenerator[Sequence[bytes], None]:
     async with aclosing(blocks_on_data(connection, b"-a " + folder, allowance, verb="LIST")) as blocks:
         async for lines in blocks:
-            entries = [entry for line in lines if (entry := parse_line(line)) is not None and entry.kind == kind]
+            entries = [entry for line in lines if (entry := read_list_line(line)) is not None and entry.kind == kind]
             yield [entry.name.encode("utf-8", "surrogateescape") for entry in entries]

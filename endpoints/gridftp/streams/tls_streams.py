@@ -8,6 +8,7 @@ import ssl
 import sys
 from typing import NamedTuple, Protocol
 
+from endpoints.gridftp.connection import keep_alive
 from endpoints.gridftp.replies import Reply
 from endpoints.gridftp.wire.fenced_socket import connect
 
@@ -167,10 +168,12 @@ async def connected(host: str, port: int) -> tuple[asyncio.StreamReader, asyncio
     """A TCP connection for data. Raises OSError."""
     sock = await connect(host, port)
     try:
-        return await asyncio.open_connection(sock=sock, limit=PIECE)
+        reader, writer = await asyncio.open_connection(sock=sock, limit=PIECE)
     except BaseException:
         sock.close()
         raise
+    keep_alive(writer.transport)
+    return reader, writer
 
 
 def _queued(sock: object) -> int:

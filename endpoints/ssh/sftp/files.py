@@ -43,19 +43,19 @@ class Answers:
         self._unsent = unsent
         self._sent = 0
         self._moved_at = self._oldest_since = self._loop.time()
-        #: The limits of the requests without an answer, the oldest first.
-        self._waiting: dict[asyncio.Timeout, None] = {}
+        #: The limits of the requests without an answer, the oldest first, with the silence that each may take.
+        self._waiting: dict[asyncio.Timeout, float] = {}
         self._look: asyncio.TimerHandle | None = None
 
     def moved(self) -> None:
         """Octets of an answer have come."""
         self._moved_at = self._loop.time()
 
-    async def wait(self, asking: Awaitable[_T]) -> _T:
-        """The answer to a request. Raises FaultError, also after STALL_TIMEOUT seconds of silence."""
+    async def wait(self, asking: Awaitable[_T], seconds: float = 0.0) -> _T:
+        """The answer to a request. Raises FaultError, also after STALL_TIMEOUT seconds of silence, or more `seconds`."""
         try:
             async with asyncio.timeout(None) as limit:
-                with self._counted(limit):
+                with self._counted(limit, max(STALL_TIMEOUT, seconds)):
                     return await asking
         except (asyncssh.Error, asyncssh.SFTPError, OSError, EOFError, TimeoutError, ValueError) as error:
             raise FaultError(fault_of(error)) from None
@@ -63,10 +63,10 @@ class Answers:
     # ---- inside
 
     @contextmanager
-    def _counted(self, limit: asyncio.Timeout) -> Iterator[None]:
+    def _counted(self, limit: asyncio.Timeout, seconds: float) -> Iterator[None]:
         if not self._waiting:
             self._moved_at = self._oldest_since = self._loop.time()
-        self._waiting[limit] = None
+        self._waiting[limit] = seconds
         if self._look is None:
             self._look_later()
         try:
@@ -87,7 +87,8 @@ class Answers:
         now, unsent = self._loop.time(), self._unsent()
         if unsent != self._sent:
             self._sent, self._moved_at = unsent, now
-        if now - self._moved_at >= STALL_TIMEOUT or now - self._oldest_since >= OVERTAKEN * STALL_TIMEOUT:
+        patience = max(self._waiting.values())
+        if now - self._moved_at >= patience or now - self._oldest_since >= max(patience, OVERTAKEN * STALL_TIMEOUT):
             for limit in self._waiting:
                 limit.reschedule(now)
         else:

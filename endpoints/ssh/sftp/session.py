@@ -69,6 +69,8 @@ class SftpSession:
         self._checksums = OctetBudget(CHECKSUM_OCTETS)
         self._under_way = 0
         self._lost = False
+        #: Seconds of silence that each listing under way allows: what is asked meanwhile waits behind it.
+        self._patience: list[float] = []
 
     @classmethod
     async def begin(cls, connection: asyncssh.SSHClientConnection) -> Self:
@@ -145,15 +147,19 @@ class SftpSession:
     async def listing(self, path: str, allowance: Allowance | None = None) -> AsyncGenerator[Sequence[Entry], None]:
         """The entries of a folder in batches, without "." and ".."."""
         encoded, allowance = self.encode_path(path), allowance or Allowance()
-        async with aclosing(self._batches(encoded)) as batches:
-            async for batch in batches:
-                allowance.take([_octets(name.longname or b"") + _octets(name.filename) for name in batch])
-                with allowance.turn():
-                    found = [(name, entry_of(_text(name.filename), name.attrs, name.longname)) for name in batch]
-                entries = await asyncio.gather(*(self._shown(encoded, name, entry) for name, entry in found))
-                if entries:
-                    allowance.keep(entries)
-                    yield entries
+        self._patience.append(allowance.seconds)
+        try:
+            async with aclosing(self._batches(encoded)) as batches:
+                async for batch in batches:
+                    allowance.take([_octets(name.longname or b"") + _octets(name.filename) for name in batch])
+                    with allowance.turn():
+                        found = [(name, entry_of(_text(name.filename), name.attrs, name.longname)) for name in batch]
+                    entries = await asyncio.gather(*(self._shown(encoded, name, entry) for name, entry in found))
+                    if entries:
+                        allowance.keep(entries)
+                        yield entries
+        finally:
+            self._patience.remove(allowance.seconds)
 
     async def _batches(self, folder: bytes) -> AsyncGenerator[list[asyncssh.SFTPName], None]:
         batch: list[asyncssh.SFTPName] = []
@@ -351,7 +357,7 @@ class SftpSession:
         async with self._slots:
             self._under_way += 1
             try:
-                return await self._answers.wait(ask())
+                return await self._answers.wait(ask(), max(self._patience, default=0.0))
             except FaultError as error:
                 if error.fault.scope is not FaultScope.FILE:
                     self.abort()

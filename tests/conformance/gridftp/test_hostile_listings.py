@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import uuid
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -20,12 +21,15 @@ from endpoints.gridftp.faults import FaultError, Kind
 from endpoints.gridftp.listing import Allowance
 from endpoints.gridftp.replies import MAX_LINE
 from endpoints.gridftp.streams.tls_streams import ClientDataConnection
+from endpoints.permissions import Permission
 from endpoints.registry import ServerSpec
 from identity import tokens
 from identity.models import User
 from tests.integration.cast import make_user
 from tests.integration.rest import Api, assert_error
 from transferapi.rest.http import long_answers
+from webui.transfer import panes
+from webui.transfer.panes import Pane
 
 Listing = Callable[[], Iterator[bytes]]
 LS = "/operation/endpoint/place/ls"
@@ -85,17 +89,18 @@ async def test_empty_replies_without_end_are_a_listing_without_end(
     assert (await refused(lists(blocks), Allowance(lines=20_000))).fault.kind is Kind.LIMIT_EXCEEDED
 
 
-@pytest.mark.parametrize(
-    "lines",
-    [[f"{FACTS} {'x' * 5000}"], [LINE, *["the rest of a name"] * 60_000]],
-    ids=["in a line", "in many lines"],
-)
-async def test_a_name_longer_than_any_path_is_no_name(
-    lists: Callable[[Listing], HostileServer], lines: list[str]
-) -> None:
-    """Put together line by line, a name of many would take the square of its length."""
-    error = await refused(lists(once(*lines)))
+@pytest.mark.parametrize("end", ["", "\nand more"])
+async def test_a_name_longer_than_any_path_is_no_name(lists: Callable[[Listing], HostileServer], end: str) -> None:
+    error = await refused(lists(once(f"{FACTS} {'x' * 5000}{end}")))
     assert error.fault.kind is Kind.INVALID_PATH_NAME
+
+
+async def test_lines_without_facts_are_a_fault_however_many_they_are(
+    lists: Callable[[Listing], HostileServer],
+) -> None:
+    error = await refused(lists(once(LINE, *["no facts at all"] * 60_000)))
+    assert error.fault.kind is Kind.ENDPOINT_ERROR
+    assert "no facts at all" in error.fault.raw
 
 
 async def test_a_reply_larger_than_the_part_of_a_listing_ends_the_session(
@@ -121,8 +126,9 @@ async def test_a_line_without_end_on_a_data_connection_is_ended() -> None:
     async with server:
         port = server.sockets[0].getsockname()[1]
         connect = partial(ClientDataConnection.open, "127.0.0.1", port, None)
+        answer = asyncio.get_running_loop().create_future()
         with pytest.raises(FaultError, match="too long"):
-            async for _ in listing._read_lines(connect, asyncio.get_running_loop().create_future()):
+            async for _ in listing._read_lines(connect, answer, listing.LineSplitter(), 20.0):
                 pass
 
 
@@ -167,6 +173,35 @@ def test_a_listing_without_end_is_refused_and_gives_back_what_it_held(
     assert_error(ls(endless("Type=cdir; .")).get(LS, path="/"), 502, SIZE_LIMIT)
     assert not concurrency_limits._waiting
     assert not concurrency_limits._reserved
+
+
+def test_an_incomplete_listing_is_refused_unless_the_client_takes_it_and_a_page_warns(
+    ls: Callable[[Listing], Api], alice: User
+) -> None:
+    api = ls(once("Type=file;Size=1; a", "Type=file;Size=x; b", "Type=file;Size=1; c"))
+    answer = api.get(LS, path="/")
+    assert_error(answer, 502, "ExternalError.DirListingFailed")
+    assert "Size=x; b" in answer.body["message"]
+    body = api.get(LS, path="/", incomplete=1).body
+    assert [row["name"] for row in body["DATA"]] == ["a", "c"]
+    assert "Size=x; b" in body["incomplete"]
+
+    headers = {"Authorization": f"Bearer {tokens.issue(alice)}"}
+    stream = Client().get(f"/v0.10{LS.removesuffix('ls')}listing?path=/", headers=headers)
+    first, *rows, last = (json.loads(line) for line in b"".join(stream).splitlines())
+    assert "incomplete" not in first
+    assert [row["name"] for row in rows] == ["a", "c"]
+    assert (last["DATA_TYPE"], last["total"], last["incomplete"]) == ("listing_end", 2, body["incomplete"])
+
+    pane = Pane("origin", path="/", endpoint=registry.resolve(alice, "place", Permission.BROWSE))
+    panes.fill(alice, [pane])
+    assert [entry.name for entry in pane.entries] == ["a", "c"]
+    assert pane.incomplete == body["incomplete"]
+
+
+def test_a_complete_listing_has_no_warning(ls: Callable[[Listing], Api]) -> None:
+    body = ls(once("Type=file;Size=1; a")).get(LS, path="/", incomplete=1).body
+    assert (body["incomplete"], body["total"]) == (None, 1)
 
 
 def test_a_listing_of_more_memory_than_a_user_has_is_refused(

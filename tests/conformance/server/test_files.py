@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import re
 import stat
 import tempfile
 import zlib
@@ -73,10 +74,18 @@ def test_every_name_goes_through_every_command(dialogue, folder, name):
     assert os.listdir(folder) == []
 
 
-def test_a_name_with_a_line_feed_cannot_be_listed(dialogue, folder):
-    (folder / "a\nType=file; b").touch()
-    (folder / "seen").touch()
-    assert mlsc(dialogue, b"/").keys() == {b"seen"}
+def test_a_name_with_control_characters_is_listed_and_is_no_other_file(dialogue, folder):
+    """Percent-encoded in a fact; a line has a question mark for each, as `ls -q` shows it."""
+    names = {b"a\nType=file; b", b"tab\there", b"end\r", b"\x7f%0A\x01", b"seen"}
+    for name in names:
+        (folder / os.fsdecode(name)).touch()
+    assert mlsc(dialogue, b"/").keys() == names
+    assert entries(listing(dialogue, b"MLSD /").splitlines()).keys() == names
+    dialogue.demand(b"OPTS MLST Type;")
+    assert entries(listing(dialogue, b"MLSD /").splitlines()).keys() == names
+    shown = {re.sub(rb"[\x00-\x1f\x7f]", b"?", name) for name in names}
+    assert set(listing(dialogue, b"NLST /").split(b"\r\n")) == shown | {b""}
+    assert {line[-len(b"seen") :] for line in listing(dialogue, b"LIST /").splitlines()} >= {b"seen", b"end?"}
 
 
 # ---- errors say what the system says

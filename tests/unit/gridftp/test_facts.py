@@ -115,3 +115,31 @@ def test_symlinks_are_understood_in_the_forms_of_several_servers():
     assert (link.kind, link.link_target) == ("link", "/target")
     assert parse_line(b"Type=OS.unix=symlink; l").kind == "link"
     assert parse_line(b"Type=OS.unix=pipe; p").kind == "OS.unix=pipe"
+
+
+def test_a_fact_may_have_a_blank_in_its_value():
+    line = b"size=5;type=file;UNIX.group=1051;UNIX.groupname=domain users;UNIX.ownername=lab x; a; b c"
+    assert (parse_line(line).name, parse_line(line).size) == ("a; b c", 5)
+    entry = parse_line(b"UNIX.group=domain users;Type=dir; sub")
+    assert (entry.name, entry.kind, entry.group) == ("sub", "dir", "domain users")
+
+
+@given(
+    st.text(st.characters(exclude_characters="; ", codec="utf-8", min_codepoint=33), max_size=9).map(
+        lambda t: f"{t} {t}"
+    ),
+    names,
+)
+def test_a_value_with_a_blank_is_told_apart_from_the_name(group, name):
+    entry = parse_line(f"Type=file;Size=7;UNIX.group={group}; ".encode() + name)
+    assert (entry.group, entry.name.encode("utf-8", "surrogateescape"), entry.size) == (group, name, 7)
+
+
+@given(
+    st.binary(min_size=1, max_size=60).filter(lambda name: not set(name) & set(b"/\0")), st.sets(st.sampled_from(FACTS))
+)
+def test_every_name_that_a_file_system_has_is_on_a_line_and_reads_back(name, selection):
+    entry = Entry(name.decode("utf-8", "surrogateescape"), "file", size=5)
+    line = format_line(entry, name, selection)
+    assert not set(line) & {*range(32), 127}
+    assert parse_line(line).name == entry.name

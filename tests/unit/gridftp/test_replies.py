@@ -78,3 +78,20 @@ def test_the_lines_of_a_reply_count_also_where_they_are_empty(line: bytes) -> No
         parse(b"211-Features\n", *[line * 1000] * (1 + MAX_REPLY // LINE_COST // 1000))
     listing = ReplyParser(lambda: MAX_LISTING_REPLY)
     assert not list(listing.feed(b"250-Contents\n" + line * (2 * MAX_REPLY // LINE_COST)))
+
+
+@pytest.mark.parametrize("pieces", [1, 7, 10_000])
+def test_a_bare_line_feed_in_a_listing_belongs_to_a_name(pieces: int) -> None:
+    """Half of a name would be another file, and its rest could end the reply."""
+    data = b"250-Contents\r\n Type=file; two\nlines\r\n Type=file; x\n250 End\r\n Type=file; y\r\n250 End\r\n"
+    parser = ReplyParser(lambda: MAX_LISTING_REPLY)
+    [reply] = [one for at in range(0, len(data), pieces) for one in parser.feed(data[at : at + pieces])]
+    assert reply.lines[1:-1] == (b" Type=file; two\nlines", b" Type=file; x\n250 End", b" Type=file; y")
+
+
+def test_a_server_may_end_its_lines_with_a_line_feed_alone() -> None:
+    parser = ReplyParser(lambda: MAX_LISTING_REPLY)
+    [reply] = parser.feed(b"250-Contents\n Type=file; a\n Type=file; b\n250 End\n")
+    assert len(reply.lines) == 4
+    [banner] = ReplyParser().feed(b"220-Welcome\r\nto this\n220 server\r\n")
+    assert banner.lines == (b"Welcome", b"to this", b"server")

@@ -40,6 +40,7 @@ _QUERY: dict[str, str] = {
     "path": "absolute, or from the home as /~/...",
     "upload_id": "the client's own name for this upload, the same for all its parts: letters, digits, _ and -",
     "show_hidden": "0 leaves out names that begin with a dot",
+    "incomplete": "1 shows what there is of an incomplete listing of the endpoint's server; else it is an error",
     "filter_fulltext": "words that begin words of the endpoint's texts",
     "filter_status": "ACTIVE, INACTIVE, SUCCEEDED, FAILED; several with commas",
     "filter_task_id": "ids of at most 50 tasks, with commas; stands alone",

@@ -97,13 +97,15 @@ def _list(
         if arguments["all"] and not pattern and arguments["form"] == "text":
             entries = [*_around(found), *entries]
         _write(context, _lines(context, arguments, found, entries), kept)
+        if found.incomplete:
+            context.err(f"Warning: {found.incomplete}\n")
 
 
 def _opened(user: User, endpoint: str, path: str | None, kept: ExitStack, pattern: str, *, around: bool) -> Listing:
     """The listing. The slot that counts its memory is left with `kept`."""
     slot = concurrency_limits.RequestSlot(user.pk, concurrency_limits.OPERATIONS)
     try:
-        found = operations.list_directory(user, endpoint, path, slot=slot, around=around)
+        found = operations.list_directory(user, endpoint, path, slot=slot, around=around, partial=True)
     except BaseException as error:
         slot.leave()
         kinds = (Kind.NOT_A_DIRECTORY, Kind.FILE_NOT_FOUND)

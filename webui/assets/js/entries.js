@@ -41,6 +41,7 @@ export async function list(endpoint, path, signal, arrived = () => {}) {
   }
   if (end?.DATA_TYPE === "error") throw new ApiError(502, end);
   if (end?.total !== found.entries.length) throw new ApiError(0, {});
+  found.incomplete = end.incomplete ?? "";
   return found;
 }
 

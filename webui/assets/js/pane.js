@@ -22,6 +22,7 @@ export class Pane {
     this.endpoint = null;
     this.path = "";
     this.listing = null;
+    this.incomplete = "";
     this.shown = [];
     this.selected = new Set();
     this.now = 0;
@@ -127,6 +128,7 @@ export class Pane {
       if (!mine()) return;
       this.stop = null;
       this.listing = found.entries;
+      this.incomplete = found.incomplete;
       this.path = found.path;
       if (!begun) this.selected = new Set(chosen.size ? found.entries.filter((one) => chosen.has(one.name)) : []);
       this.drawPath();
@@ -346,6 +348,7 @@ export class Pane {
     if (!chosen.length) {
       const all = this.shown.length === this.listing.length ? count(this.shown.length) : t("{some} of {all}", { some: count(this.shown.length), all: count(this.listing.length) });
       this.said.textContent = t("{n} entries", { n: all });
+      if (this.incomplete) this.said.append(" ", el("strong", { title: this.incomplete }, t("The listing is incomplete.")), " ", this.incomplete);
       return;
     }
     const size = chosen.reduce((sum, one) => sum + (one.folder ? 0 : one.size), 0);

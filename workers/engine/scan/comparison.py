@@ -124,12 +124,15 @@ class DestinationFolders:
 
 
 async def entry_at(control_sessions: ControlSessions, side: Side, path: str) -> Entry | None:
-    """The entry under this path, if there is one. Raises FaultError."""
+    """The entry under this path, if there is one. Raises FaultError.
+
+    Nothing can be reached under a name that no command can contain: whoever uses the name gets that fault.
+    """
     try:
         return await control_sessions.stat(side, path)
     except UnreachableError:
         raise
     except FaultError as error:
-        if error.fault.kind is Kind.FILE_NOT_FOUND:
+        if error.fault.kind in (Kind.FILE_NOT_FOUND, Kind.INVALID_PATH_NAME):
             return None
         raise

@@ -185,7 +185,7 @@ class Walk:
             if error.fault.scope is not FaultScope.FILE:
                 raise
             if len(folders) == 1:
-                self._add_fault(error.fault)
+                self._skip_or_fail(SkippedSource(folders[0].source, folders[0].destination, DIRECTORY, error.fault))
                 return ()
             half = len(folders) // 2
             return [*await self._make_folders(folders[:half]), *await self._make_folders(folders[half:])]
@@ -270,7 +270,10 @@ class Walk:
             self._add_fault(missed.fault)
 
     async def _visit(self, folder: Folder) -> None:
-        """List one folder. A folder that cannot be listed is a fault of this item, or is skipped after a second try."""
+        """List one folder. A folder that cannot be listed is a fault of this item, or is skipped after a second try.
+
+        A listing that takes too long is not asked for again at once: the server may still be at it.
+        """
         for tries_left in reversed(range(TRIES)):
             try:
                 await self._list(folder)
@@ -283,12 +286,16 @@ class Walk:
                 if fault.scope is FaultScope.FILE:
                     self._unlisted(folder, fault)
                     return
-                if not tries_left:
+                if not tries_left or fault.kind is Kind.TIMEOUT:
                     raise
 
     def _unlisted(self, folder: Folder, fault: Fault) -> None:
-        """Try a folder that would be skipped again after all others: it may be missing for a moment only."""
-        if self._work.policy.may_pass_over(fault) and folder.source not in self._tried_before:
+        """Try a folder that would be skipped, or be given up, again after all others.
+
+        It may be missing for a moment only, and its listing may be incomplete for a moment only.
+        """
+        once_more = self._work.policy.may_pass_over(fault) or fault.kind is Kind.ENDPOINT_ERROR
+        if once_more and folder.source not in self._tried_before:
             self._tried_before.add(folder.source)
             self._second_try.append(folder)
         else:

@@ -1,7 +1,9 @@
 """Listings: MLST, MLSD (RFC 3659 section 7), MLSC over the control channel, LIST, NLST and STAT (RFC 959).
 
-A name with a control character cannot be in a line nor in a command: it is left out. A symlink is listed with the facts
-of its target, and the target's path as a fact; if the target is missing or outside, with the facts of the symlink.
+A name with a control character cannot be in a line nor in a command. It is listed with a question mark for each of
+them, so that no reader takes the folder for one without it, and in the formats with facts also percent-encoded
+(`facts.ENCODED_NAME`). A symlink is listed with the facts of its target, and the target's path as a fact; if the target
+is missing or outside, with the facts of the symlink.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from functools import lru_cache
 from itertools import chain, islice
 from typing import Any
 
-from endpoints.gridftp.facts import EPOCH, Entry, format_line, moment_of
+from endpoints.gridftp.facts import EPOCH, Entry, format_line, moment_of, printable_name
 from endpoints.gridftp.server.data.send import Sender
 from endpoints.gridftp.server.roots.root import Root
 from endpoints.gridftp.server.session import ServerSession
@@ -36,7 +38,6 @@ except ImportError:  # Windows: accounts have no numbers
 
 #: Octets of a listing in memory at once, and of one reply block of MLSC.
 _CHUNK = 64 * 1024
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _OPTIONS = re.compile(rb"^(?:-[a-zA-Z]+(?: +|$))+")
 _TYPES = {
     stat.S_IFREG: "file",
@@ -159,7 +160,7 @@ class Lister:
 
     def names(self, path: bytes) -> Iterator[bytes]:
         for name, _, _ in self._children(path):
-            yield os.fsencode(name)
+            yield printable_name(os.fsencode(name))
 
     def long_lines(self, path: bytes) -> Iterator[bytes]:
         """Lines like those of `ls -l`. A path that is no folder is listed alone."""
@@ -179,7 +180,7 @@ class Lister:
             yield self._child(prefix, name, found, target, writable)
 
     def _children(self, path: bytes) -> Iterator[tuple[str, os.stat_result, str | None]]:
-        return (child for child in self._root.children(path) if not _CONTROL.search(child[0]))
+        return self._root.children(path)
 
     def _child(
         self, prefix: bytes, name: str, found: os.stat_result, target: str | None, parent_writable: bool
@@ -266,4 +267,4 @@ def _long_line(name: str, found: os.stat_result) -> bytes:
     date = time.strftime("%b %d %H:%M" if recent else "%b %d  %Y", moment)
     owner, group = _name(getpwuid, found.st_uid), _name(getgrgid, found.st_gid)
     line = f"{stat.filemode(found.st_mode)} {found.st_nlink:3} {owner:8} {group:8} {found.st_size:12} {date} {name}"
-    return os.fsencode(line)
+    return printable_name(os.fsencode(line))

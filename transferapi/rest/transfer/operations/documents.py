@@ -46,6 +46,7 @@ FILE_LIST = ListDocument(
     Field("absolute_path", t.PATH, example="/share/godata/"),
     Field("rename_supported", t.FLAG, example=True),
     Field("symlink_supported", t.FLAG),
+    Field("incomplete", t.about("why entries are missing; null: the listing is complete", t.MAYBE_TEXT)),
     *LISTED,
     Field("total", t.NUMBER, example=1),
 )
@@ -112,4 +113,5 @@ def folder(found: operations.Listing) -> dict[str, Any]:
         "absolute_path": found.absolute_path,
         "rename_supported": True,
         "symlink_supported": found.links,
+        "incomplete": found.incomplete or None,
     }

@@ -1,7 +1,7 @@
 """A folder as lines of JSON (`application/x-ndjson`): its entries are sent as the endpoint sends them, unsorted.
 
 The first line is about the folder, each further one is an entry, and the last one says how it ended: `listing_end` with
-the number of entries, or the error with which it broke off.
+the number of entries, and in `incomplete` why some are missing; or the error with which it broke off.
 """
 
 from __future__ import annotations
@@ -57,12 +57,15 @@ class ListingView(View):
 def _lines(stream: ListingStream, document: Any, ended: Any) -> Iterator[bytes]:
     found = 0
     try:
-        yield _json({**documents.folder(stream.folder), "DATA_TYPE": "listing"})
+        folder = documents.folder(stream.folder)
+        del folder["incomplete"]  # only the last line can say it
+        yield _json({**folder, "DATA_TYPE": "listing"})
         for batch in stream:
             found += len(batch)
             for start in range(0, len(batch), PART):
                 yield _part(batch[start : start + PART], document)
-        yield _json({"DATA_TYPE": "listing_end", "total": found})
+        missing = {"incomplete": stream.incomplete} if stream.incomplete else {}
+        yield _json({"DATA_TYPE": "listing_end", "total": found, **missing})
     except FaultError as error:
         yield _json(ended(error))
 

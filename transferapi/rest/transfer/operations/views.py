@@ -76,12 +76,13 @@ class Ls(View):
     @description.operation(
         "List a folder",
         answer="file_list",
-        query="path show_hidden orderby filter limit offset fields",
+        query="path show_hidden incomplete orderby filter limit offset fields",
     )
     def get(self, request: Request, endpoint: str) -> HttpResponseBase:
         query = request.query_params
         limit, offset = query_page(query, MAX_ENTRIES, MAX_ENTRIES, 10**6)
         hidden = query.get("show_hidden", "1") not in ("0", "false", "False")
+        partial = query.get("incomplete", "0") in ("1", "true", "True")
         selection = listings.EntrySelection(query_paths(request, "filter"), hidden=hidden)
         terms = filters.order_terms(query.get("orderby"), listings.FIELDS) or [("name", False)]
         path = query_path(request)
@@ -90,7 +91,7 @@ class Ls(View):
                 concurrency_limits.RequestSlot(self.user.pk, concurrency_limits.OPERATIONS)
             )
             with refused(self.user, endpoint, "DirListingFailed"):
-                found = operations.list_directory(self.user, endpoint, path, slot=slot)
+                found = operations.list_directory(self.user, endpoint, path, slot=slot, partial=partial)
             entries = listings.ordered(selection.of(found.entries), terms)
             page = entries[offset : offset + limit]
             rows = Rows(page, filters.picked(documents.FILE.document, query.get("fields")))
