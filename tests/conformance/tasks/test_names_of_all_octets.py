@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import count
@@ -84,11 +84,11 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Place
         yield made
 
 
-def fill(place: Place) -> Path:
+def fill(place: Place, octets: Sequence[int]) -> Path:
     """A folder with a file for each octet."""
     folder = place.new()
     folder.mkdir()
-    for octet in OCTETS:
+    for octet in octets:
         (folder / os.fsdecode(name(octet))).write_bytes(content(octet))
     place.give()
     return folder
@@ -114,9 +114,11 @@ async def test_each_name_arrives_or_is_reported(
     if skip and destination not in ("own", "sftp"):
         pytest.skip("the same for all destinations")
     one, other = places[source], places[destination]
-    data, there = fill(one), other.new()
+    # Pure-FTPd refuses a backslash: the file is tried again until the deadline.
+    octets = [octet for octet in OCTETS if not ("pure-ftpd" in (source, destination) and octet == ord("\\"))]
+    data, there = fill(one, octets), other.new()
     # Pure-FTPd lists no name with a control character.
-    shown = [octet for octet in OCTETS if not (source == "pure-ftpd" and octet in CONTROLS)]
+    shown = [octet for octet in octets if not (source == "pure-ftpd" and octet in CONTROLS)]
     task = StreamedTask(
         one.end, other.end, [(one.path(data) + "/", other.path(there) + "/", True)], {"skip_source_errors": skip}
     )
