@@ -117,7 +117,7 @@ async def test_a_pipe_that_is_an_item_fails_soon_and_is_named(served: Served, de
     assert set(task.faults()) == {Kind.UNSUPPORTED}
     assert (tmp_path / "f0").exists()
     assert (tmp_path / "f1").exists()
-    lost = [one.fault for one in (*task.store.items.values(), *task.store.rows.values()) if one.fault]
+    lost = [item.fault for item in task.store.items.values() if item.fault]
     assert ["neither a file nor a folder" in fault.advice for fault in lost] == [True]
 
 
