@@ -59,6 +59,8 @@ def _filter_rule(name: str, rule: object) -> dict[str, object]:
     pattern = rule.get("name")
     if not pattern or not isinstance(pattern, str) or len(pattern) > 255 or not pattern.isprintable():
         raise RequestError(f"{name}.name", "Expected a pattern of 1 to 255 printable characters.")
+    if "/" in pattern or pattern in (".", ".."):
+        raise RequestError(f"{name}.name", NAMES_ONLY)
     method = _one_of("include", "exclude")(f"{name}.method", rule.get("method"))
     kind = rule.get("type")
     return {
@@ -68,6 +70,10 @@ def _filter_rule(name: str, rule: object) -> dict[str, object]:
     }
 
 
+NAMES_ONLY = (
+    "A rule matches the name of a file or folder, in every folder, and not its path: a name with a slash would match "
+    'nothing. Use the name alone, and "type": "dir" for folders only.'
+)
 #: The scan compares every name with all rules: the largest number of steps for each character of a name.
 MAX_FILTER_RULES, MAX_FILTER_CHARACTERS = 1000, 16_384
 

@@ -2,20 +2,21 @@
 
 Both sides are walked together after all files are settled, so that nothing must be remembered: when a worker dies, the
 next one walks again. Nothing in a folder is removed before both listings were complete. These stay: a name that the
-source has, whatever it is there; names that filter_rules exclude (as rsync does it); files that this task wrote, even
-if the source has lost them since; and folders of other items. Symlinks at the destination are removed, not followed.
+source has, whatever it is there; a name that some file systems take for it (`patterns.folded`), with everything in it,
+because there it is the copy that this task wrote; names that filter_rules exclude (as rsync does it); files that this
+task wrote, even if the source has lost them since; and folders of other items. Symlinks at the destination are removed,
+not followed.
 """
 
 from __future__ import annotations
 
 import asyncio
-from array import array
-from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from endpoints.gridftp.facts import Entry
 from endpoints.gridftp.faults import Fault, FaultError, FaultScope, Kind, Side
+from endpoints.gridftp.patterns import folded
 from transferapi.tasks.records import TaskCounts
 from workers.engine.bounds import TaskShare, size_of
 from workers.engine.control_sessions import UnreachableError
@@ -25,8 +26,8 @@ from workers.engine.scan.selection import Links, NameSelection
 from workers.engine.scan.walk import MAX_DEPTH
 from workers.engine.work import LONGEST_WAIT, Finished, Released, SliceContext
 
-from .deletion_scope import DeletionRefusedError, DeletionScope
-from .tree_remover import EntriesToRemove, TreeRemover, is_folder, next_wave
+from .deletion_scope import DeletionRefusedError, DeletionScope, NameHashes
+from .tree_remover import NAMES, EntriesToRemove, TreeRemover, is_folder, next_wave
 
 SKIPPED = "DELETE_DESTINATION_EXTRA_SKIPPED"
 
@@ -41,26 +42,42 @@ class _Pair:
 
 
 class _SourceNames:
-    """The names in a folder of the source: 8 octets for each, because there may be millions of them.
-
-    They are compared by hash. Two names with one hash only make an extra file stay.
-    """
+    """The names in a folder of the source: 16 octets for each, because there may be millions of them."""
 
     def __init__(self) -> None:
         #: Names of folders that the scan walked through.
         self.folders: set[str] = set()
-        self._hashes = array("q")
+        self._names = NameHashes()
+        self._folded = NameHashes()
 
-    def add(self, names: Iterable[str]) -> None:
-        self._hashes.extend(map(hash, names))
+    def add(self, names: Sequence[str]) -> None:
+        self._names.add(names)
+        self._folded.add(map(folded, names))
 
     def close(self) -> None:
-        """Sort the names: all were added, and lookups begin."""
-        self._hashes = array("q", sorted(self._hashes))
+        """All names were added, and lookups begin."""
+        self._names.close()
+        self._folded.close()
 
     def __contains__(self, name: str) -> bool:
-        at = bisect_left(self._hashes, hash(name))
-        return at < len(self._hashes) and self._hashes[at] == hash(name)
+        return name in self._names
+
+    def has_folded(self, name: str) -> bool:
+        """Whether some file systems take this name for one of the source's."""
+        return folded(name) in self._folded
+
+
+class _Kept:
+    """Counts and names the entries that stay because their names fold to others."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.paths: list[str] = []
+
+    def add(self, path: str) -> None:
+        self.count += 1
+        if len(self.paths) < NAMES:
+            self.paths.append(path)
 
 
 class Extras:
@@ -75,10 +92,11 @@ class Extras:
         self._deletion_scope = DeletionScope(work)
         #: The memory of the folders of a walk that wait to be visited.
         self._memory = TaskShare(work.control_sessions.memory)
+        self._kept = _Kept()
         self._selection = NameSelection.of(options)
         ruled = bool(options.get("filter_rules"))
         self._tree_remover = TreeRemover(
-            work, Side.DESTINATION, keeps=self._stays, find_known=work.store.known, unlisted=not ruled
+            work, Side.DESTINATION, keeps=self._stays, find_known=self._known, unlisted=not ruled
         )
 
     async def is_done(self, counts: TaskCounts) -> bool:
@@ -122,6 +140,7 @@ class Extras:
     def _begin(self) -> None:
         self._fault = self._tree_remover.fault = None
         self._deletion_scope = DeletionScope(self._work)
+        self._kept = _Kept()
 
     # ---- how it ends
 
@@ -146,6 +165,12 @@ class Extras:
 
     async def _report(self) -> None:
         done = self._tree_remover
+        if self._kept.count:
+            text = (
+                f"Kept at the destination, because some file systems take their names for names of the source: "
+                f"{self._kept.count} files and folders, with everything in them."
+            )
+            await self._work.store.event("PROGRESS", text, {"paths": self._kept.paths})
         if not done.removed:
             return
         text = (
@@ -171,11 +196,11 @@ class Extras:
         memory = TaskShare(self._work.control_sessions.memory)
         try:
             names = await self._names(pair, memory)
-            inner, extras = await self._compare(pair, names)
+            inner, extras = await self._compare(pair, names, self._kept)
             await self._tree_remover.remove(pair.destination, extras.entries)
             while extras.more:
                 before = self._tree_remover.removed
-                _, extras = await self._compare(pair, names)
+                _, extras = await self._compare(pair, names, _Kept())
                 await self._tree_remover.remove(pair.destination, extras.entries)
                 if self._tree_remover.removed == before:
                     break
@@ -197,9 +222,9 @@ class Extras:
         """The names in the source folder."""
         names = _SourceNames()
         async for entries in self._work.control_sessions.listing(Side.SOURCE, pair.source or "/"):
-            names.add(entry.name for entry in entries)
+            names.add([entry.name for entry in entries])
             folders = [entry.name for entry in entries if self._is_walked(entry)]
-            memory.take(8 * len(entries) + sum(size_of(name) for name in folders))
+            memory.take(16 * len(entries) + sum(size_of(name) for name in folders))
             names.folders.update(folders)
         names.close()
         return names
@@ -209,8 +234,8 @@ class Extras:
         walked = entry.is_directory if self._selection.links is Links.COPY else is_folder(entry)
         return walked and self._selection.includes(entry.name, folder=True)
 
-    async def _compare(self, pair: _Pair, names: _SourceNames) -> tuple[list[_Pair], EntriesToRemove]:
-        """Folders of both sides, and extra entries."""
+    async def _compare(self, pair: _Pair, names: _SourceNames, kept: _Kept) -> tuple[list[_Pair], EntriesToRemove]:
+        """Folders of both sides, and extra entries. kept: gets those that stay because of their names."""
         inner: list[_Pair] = []
         extras = EntriesToRemove()
         async for entries in self._work.control_sessions.listing(Side.DESTINATION, pair.destination or "/"):
@@ -224,10 +249,18 @@ class Extras:
                     ):
                         inner.append(_Pair(f"{pair.source}/{name}", f"{pair.destination}/{name}", pair.depth + 1))
                 elif name not in names and is_a_name(name) and not self._stays(entry):
-                    extras.add(entry)
+                    if names.has_folded(name):
+                        kept.add(f"{pair.destination}/{name}")
+                    else:
+                        extras.add(entry)
         return inner, extras
 
     def _stays(self, entry: Entry) -> bool:
         folder = is_folder(entry)
         excluded = folder and entry.unique in self._deletion_scope.excluded
         return excluded or not self._selection.includes(entry.name, folder=folder)
+
+    async def _known(self, paths: Sequence[str]) -> Collection[str]:
+        """The paths that this task wrote, also under a name that folds to one of them."""
+        known = {*await self._work.store.known(paths)}
+        return known.union(path for path in paths if self._deletion_scope.has_file(path))
