@@ -125,6 +125,9 @@ class TaskStore(Protocol):
     async def suspend(self, fault: Fault, had_credential: datetime | None) -> None:
         """Make the task INACTIVE: a person must act. had_credential: when the unusable credential was stored."""
 
+    async def ask_deletion(self, extra: int, total: int) -> None:
+        """Make the task INACTIVE: its owner must confirm that `extra` of the destination's `total` entries go."""
+
     async def wait_for_agent(self, fault: Fault, look_at: datetime, connection_failures: int = 0) -> None:
         """Release the lease: the task waits until the agent of the fault's side is back, or until `look_at`.
 

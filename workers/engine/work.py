@@ -66,7 +66,15 @@ class Away:
     at: datetime
 
 
-Ending = Finished | Failed | Suspended | Released | Away
+@dataclass(frozen=True, slots=True)
+class Unconfirmed:
+    """The task waits until its owner confirms that so many of the destination's entries are deleted, or refuses."""
+
+    extra: int
+    total: int
+
+
+Ending = Finished | Failed | Suspended | Released | Away | Unconfirmed
 
 
 class SliceContext:
