@@ -93,7 +93,8 @@ TRANSFER: dict[str, tuple[object, Check]] = {
     "skip_source_errors": (False, _flag),
     "fail_on_quota_errors": (False, _flag),
     "delete_destination_extra": (False, _flag),
-    #: Percent of the destination above which the deletion of extra files waits for the task's owner; None: it never does.
+    #: Percent of the destination above which the deletion of extra files waits for the task's owner; None: it never
+    #: does, as clients of the Transfer API expect.
     "confirm_deletion_above": (None, _number(0, 100)),
     "recursive_symlinks": ("ignore", _one_of("ignore", "keep", "copy")),
     "filter_rules": (None, _filter_rules),

@@ -22,6 +22,7 @@ from transferapi.tasks.items.retry import NewTask
 from transferapi.tasks.managers import actions
 from transferapi.tasks.models import Task
 from transferapi.tasks.moves import CancelResult
+from transferapi.tasks.worker import deletion_requests
 from webui.forms import refused, submission_id
 from webui.page import signed_in, user_of
 
@@ -64,6 +65,16 @@ def _pause(request: HttpRequest, task_id: uuid.UUID) -> Done:
 def _resume(request: HttpRequest, task_id: uuid.UUID) -> Done:
     actions.resume_own(user_of(request), task_id)
     return _("Your pause of the task is over."), _page(task_id)
+
+
+def _confirm_deletion(request: HttpRequest, task_id: uuid.UUID) -> Done:
+    deletion_requests.answer(user_of(request), task_id, delete=True)
+    return _("The task goes on, and deletes what the source does not have."), _page(task_id)
+
+
+def _refuse_deletion(request: HttpRequest, task_id: uuid.UUID) -> Done:
+    deletion_requests.answer(user_of(request), task_id, delete=False)
+    return _("The task ends without a deletion."), _page(task_id)
 
 
 def _rename(request: HttpRequest, task_id: uuid.UUID) -> Done:
@@ -111,6 +122,8 @@ ACTIONS: dict[str, Callable[[HttpRequest, Any], Done]] = {
     "cancel": _cancel,
     "pause": _pause,
     "resume": _resume,
+    "confirm-deletion": _confirm_deletion,
+    "refuse-deletion": _refuse_deletion,
     "rename": _rename,
     "extend": _extend,
     "again": _again,

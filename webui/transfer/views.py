@@ -57,6 +57,7 @@ def _context(user: User, shown: Sequence[Pane], *, plain: bool) -> dict[str, Any
         "submission_id": str(uuid.uuid4()),
         "switches": options.SWITCHES,
         "sync": options.SYNC,
+        "confirm": options.CONFIRM,
         "deadlines": options.DEADLINES,
         "typed": TYPED,
         "data": None if plain else _data(user, shown),

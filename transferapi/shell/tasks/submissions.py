@@ -58,6 +58,7 @@ RECURSIVE: Option = flag("-r", "--recursive", after=True, about="folders too, wi
 #: Option of the shell -> option of a submission.
 _NAMES = {
     "delete": "delete_destination_extra",
+    "confirm_above": "confirm_deletion_above",
     "encrypt": "encrypt_data",
     "verify": "verify_checksum",
     "preserve_mtime": "preserve_timestamp",
@@ -72,6 +73,8 @@ MOVEMENT: tuple[Option, ...] = (
     option("-s", "--sync", "--sync-level", metavar="LEVEL", key="sync", read=number(0, 3), after=True, about="move a"
            " file only if it is missing (0), has another size (1), is older there (2), has another checksum (3)"),
     flag("--delete", about="in the end delete what only the destination folder has"),
+    option("--confirm-above", metavar="PERCENT", read=number(0, 100), about="with --delete: wait for confirm-deletion"
+           " or refuse-deletion where more than so much of the destination would be deleted"),
     flag("--encrypt", about="encrypt the data on their way"),
     flag("--verify-checksum", key="verify", default=None, about="compare the checksums of both sides"),
     flag("--no-verify-checksum", key="verify", value=False, default=None, about="do not compare checksums"),

@@ -1,7 +1,7 @@
 """Mirrors that would delete much of a destination: the task waits for its owner, who confirms or refuses.
 
-The task is INACTIVE meanwhile. The answer becomes an option of the task (`records.ANSWER`), and the task is queued again:
-the next slice deletes without a limit, or ends without a deletion.
+The task is INACTIVE meanwhile. The answer becomes an option of the task (`records.ANSWER`), and the task is queued
+again: the next slice deletes without a limit, or ends without a deletion.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ def ask(task_id: uuid.UUID, epoch: int, extra: int, total: int, now: datetime | 
 
 def _question(extra: int, total: int) -> str:
     return (
-        f"All files have arrived. To mirror the source, {extra} of the {total} entries at the destination would be deleted, "
-        "because the source does not have them. The source may be incomplete, as a disk that is not mounted. Confirm the "
-        "deletion, or refuse it; until then nothing is deleted."
+        f"All files have arrived. To mirror the source, {extra} of the {total} entries at the destination would be "
+        "deleted, because the source does not have them. The source may be incomplete, as a disk that is not mounted. "
+        "Confirm the deletion, or refuse it; until then nothing is deleted."
     )
 
 

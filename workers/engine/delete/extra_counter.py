@@ -44,7 +44,7 @@ class ExtraCounter:
         return 100 * self.extra > percent * self.total
 
     async def add(self, folder: str, extras: Sequence[Entry]) -> None:
-        """Count extra entries of a folder, which are in `total` already. Raises FaultError when a connection is lost."""
+        """Count extra entries of a folder; `total` has them already. Raises FaultError when a connection is lost."""
         await self._add_leaves(folder, [entry for entry in extras if not is_folder(entry)])
         stack = [_Folder(f"{folder}/{entry.name}") for entry in extras if is_folder(entry)]
         self.extra += len(stack)

@@ -73,6 +73,14 @@ _TRANSFER_OPTIONS = unchecked(
             "delete_destination_extra",
             t.about("after the transfer, delete files that only the destination has", t.FLAG),
         ),
+        Field(
+            "confirm_deletion_above",
+            t.about(
+                "where more than so many percent of the destination would be deleted, the task waits for "
+                "confirm_deletion or refuse_deletion; absent: it deletes",
+                {"type": "integer", "minimum": 0, "maximum": 100},
+            ),
+        ),
         Field("recursive_symlinks", {**t.one_of("ignore", "keep", "copy"), "default": "ignore"}),
         Field("filter_rules", t.list_of(FILTER_RULE.schema, maxItems=options.MAX_FILTER_RULES)),
         Field("store_base_path_info", t.about("events name the folders that all items lie in", t.FLAG)),
