@@ -244,6 +244,9 @@ class SessionFactory(Protocol):
     async def session(self, side: Side) -> Session:
         """A session to the source or the destination endpoint of the task."""
 
+    async def may_share_storage(self) -> bool:
+        """Whether the servers of both endpoints may show one storage: their addresses or names are near each other."""
+
     async def give_back(self, session: Session) -> None:
         """Return an idle session for reuse."""
 

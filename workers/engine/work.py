@@ -18,6 +18,7 @@ from .credentials import Credentials
 from .paths import is_within
 from .ports import Clock, SessionFactory, TaskStore
 from .retry import Decision, EndpointBackoff, Fail, Policy, Retry, Suspend, Wait, decide
+from .same_storage import StorageProbe
 from .trace import NO_TRACE, Trace
 
 #: The longest backoff, in seconds, for which a slice keeps its lease; for a longer one it releases the task.
@@ -108,6 +109,9 @@ class SliceContext:
         destination = spec.destination
         #: Source and destination are on the same servers: a file could be written over itself.
         self.same_endpoint = destination is not None and destination.host == spec.source.host
+        self.storage_probe = StorageProbe(
+            spec.task_id, sessions, self.control_sessions, same_endpoint=self.same_endpoint or spec.is_delete
+        )
         self._more_to_do = asyncio.Event()
         self._parts: set[asyncio.Task[None]] = set()
 

@@ -30,6 +30,12 @@ HIDDEN = (
     "files behind a link might be deleted."
 )
 
+ONE_STORAGE = "Both endpoints are one storage, and a destination folder is a source folder or contains one."
+UNKNOWN_STORAGE = (
+    "Both endpoints may be one storage: no folder can be made at the destination to find out whether a destination "
+    "folder is also a source folder."
+)
+
 
 class DeletionRefusedError(Exception):
     """Nothing may be deleted. Its text is a sentence for the user."""
@@ -81,6 +87,7 @@ class DeletionScope:
             if not (await self._work.control_sessions.session(Side.DESTINATION)).tells_links:
                 raise DeletionRefusedError(HIDDEN)
             self._check_names()
+            await self._check_storage()
             await self._check_identities()
 
     async def _items(self) -> AsyncIterator[tuple[ItemRow, bool]]:
@@ -138,6 +145,29 @@ class DeletionScope:
             if folder in others:
                 name = others[folder] or "/"
                 raise DeletionRefusedError(f"The folders of the items lie in each other: {path or '/'} and {name}")
+
+    # ---- by a probe
+
+    async def _check_storage(self) -> None:
+        """Refuse destinations that are a source, or contain one, by another endpoint of the same storage."""
+        probe = self._work.storage_probe
+        if not await probe.is_possible():
+            return
+        sources = {*self.roots.values(), *self._parents[Side.SOURCE]}
+        folders = sorted({folder for source in sources for folder in (source, *ancestors(source))})
+        marked: list[str] = []
+        try:
+            for root in self.roots:
+                if not await probe.mark(root):
+                    raise DeletionRefusedError(UNKNOWN_STORAGE)
+                marked.append(root)
+            for start in range(0, len(folders), PARALLEL_STATS):
+                batch = folders[start : start + PARALLEL_STATS]
+                if any(await asyncio.gather(*map(probe.appears_in, batch))):
+                    raise DeletionRefusedError(ONE_STORAGE)
+        finally:
+            for root in marked:
+                await probe.unmark(root)
 
     # ---- by identity
 

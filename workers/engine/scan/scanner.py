@@ -11,12 +11,14 @@ from datetime import datetime
 
 from endpoints.gridftp.facts import Entry
 from endpoints.gridftp.faults import Fault, FaultError, FaultScope, Kind, Side, make_fault
+from endpoints.gridftp.patterns import folded
 from transferapi.tasks.records import FaultedItem, FoundFile, ItemRow
 from workers.engine.control_sessions import UnreachableError
 from workers.engine.folders import Folders
 from workers.engine.paths import parent, trimmed
 from workers.engine.queue.queue_feeder import QueueFeeder, write_possible
 from workers.engine.retry import Fail, PassOver, Retry, Skip
+from workers.engine.same_storage import may_be_one
 from workers.engine.work import SliceContext, cancel_all, wait_for
 
 from .checksum_comparison import Compared
@@ -139,12 +141,10 @@ class Scanner:
             for item, one, _ in found
             if (folder := parent(one.destination_path or "")) in wrong
         }
-        if self.work.same_endpoint:
-            results = await asyncio.gather(*(self._is_itself(one, entry) for _, one, entry in found))
-            for (item, _, _), itself in zip(found, results, strict=True):
-                if itself:
-                    why = "The source and the destination are the same file."
-                    faults[item.id] = request_fault(Kind.AMBIGUOUS_PATH, why)
+        if self.work.same_endpoint or await self.work.storage_probe.is_possible():
+            for item_id in await self._onto_themselves(found):
+                why = "The source and the destination are the same file."
+                faults[item_id] = request_fault(Kind.AMBIGUOUS_PATH, why)
         return faults
 
     # ---- the facts of items
@@ -239,12 +239,26 @@ class Scanner:
         for (item, _), fault in await write_possible(self.feeder.add_file_items, found):
             self.faulted(item, fault)
 
-    async def _is_itself(self, found: FoundFile, entry: Entry) -> bool:
-        """Whether a file would be written over itself under another name: through a link, or "/~/" for the home."""
-        if not entry.unique or found.link_target is not None:
-            return False
-        there = await self._stat(Side.DESTINATION, found.destination_path or "/")
-        return not isinstance(there, Fault) and there.unique == entry.unique
+    async def _onto_themselves(self, found: Sequence[tuple[ItemRow, FoundFile, Entry]]) -> list[int]:
+        """The items of files that would be written over themselves: by a link, "/~/" for the home, another endpoint."""
+        files = [(item, one, entry) for item, one, entry in found if one.link_target is None]
+        there = await asyncio.gather(
+            *(self._stat(Side.DESTINATION, one.destination_path or "/") for _, one, _ in files)
+        )
+        itself: list[int] = []
+        folders: dict[tuple[str, str], bool] = {}
+        for (item, one, entry), other in zip(files, there, strict=True):
+            if isinstance(other, Fault) or not (self.work.same_endpoint or may_be_one(entry, other)):
+                continue
+            if entry.unique and entry.unique == other.unique:
+                itself.append(item.id)
+            elif not self.work.same_endpoint and _last(one.source_path) == _last(one.destination_path):
+                pair = parent(one.source_path), parent(one.destination_path or "")
+                if pair not in folders:
+                    folders[pair] = await self.work.storage_probe.is_one_folder(*pair)
+                if folders[pair]:
+                    itself.append(item.id)
+        return itself
 
     # ---- walks
 
@@ -308,6 +322,11 @@ class Scanner:
         if faulted:
             await self.work.store.items_faulted(faulted)
         await asyncio.gather(*(self.work.store.item_scanned(item, 0, 0) for item in skipped))
+
+
+def _last(path: str | None) -> str:
+    """The last name of a path, as every file system may compare it."""
+    return folded((path or "").rpartition("/")[2])
 
 
 def _is_lost(result: Entry | Fault) -> bool:

@@ -20,6 +20,7 @@ from workers.engine.folders import Folders
 from workers.engine.paths import is_a_name
 from workers.engine.queue.queue_feeder import QueueFeeder, write_possible
 from workers.engine.retry import FIRST_DELAY, worse
+from workers.engine.same_storage import DestinationProbe
 from workers.engine.work import SliceContext, cancel_all
 
 from .checksum_comparison import Compared
@@ -89,6 +90,7 @@ class Walk:
         self._avoid = ""
         #: The path of the root, on servers that report full paths of link targets.
         self._real_root: str | None = None
+        self._destination_probe = DestinationProbe(work.storage_probe, item.id)
 
     async def run(self) -> None:
         """Raises FaultError when the root cannot be used, or when the connection is lost again and again.
@@ -100,6 +102,7 @@ class Walk:
             await self._finish()
         finally:
             self._memory.close()
+            await self._destination_probe.end()
 
     async def _scan_all(self) -> None:
         try:
@@ -117,7 +120,8 @@ class Walk:
 
     async def _begin(self) -> None:
         """Prepare; in parallel with the listing of the source where the found files do not depend on it."""
-        plain = not (self._sync or self._work.same_endpoint) and self._selection.links is Links.IGNORE
+        alone = not (self._work.same_endpoint or await self._work.storage_probe.is_possible())
+        plain = alone and not self._sync and self._selection.links is Links.IGNORE
         if plain and self._root.destination is not None:
             self._preparing = asyncio.create_task(self._make_root())
         else:
@@ -159,6 +163,7 @@ class Walk:
         if self._selection.links is not Links.IGNORE:
             await self._prepare_for_links()
         self._stack = [self._root]
+        await self._destination_probe.begin(self._root.source, self._root.destination)
         if self._work.same_endpoint:
             self._avoid = await self._folders.identity(Side.DESTINATION, self._root.destination or "")
             if self._avoid and self._avoid == await self._folders.identity(Side.SOURCE, self._root.source):
@@ -195,6 +200,8 @@ class Walk:
     def _add_entry(self, folder: Folder, entry: Entry, listing: FolderListing) -> None:
         """Add an entry to the contents of its folder."""
         name = entry.name
+        if self._destination_probe.is_ours(folder.source, name):
+            return
         link = entry.is_link
         followed = link and self._selection.links is Links.COPY
         if not is_a_name(name):

@@ -114,7 +114,7 @@ async def test_a_source_that_is_unmounted_between_the_count_and_the_deletion_los
             if counted == 3:  # the scan, the count, and the deletion
                 world.source.get("/src").children = {}
 
-    world.sessions.faults = unmount  # type: ignore[assignment]
+    world.sessions.faults = unmount
     world.source.folder("/src/d0/sub")
     for n in range(200):
         world.source.folder(f"/src/d{n}/sub")
