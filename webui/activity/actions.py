@@ -17,7 +17,7 @@ from identity.models import User
 from transferapi.tasks import moves, queries, removal
 from transferapi.tasks.errors import RequestError, TaskNotFoundError
 from transferapi.tasks.history import repeat
-from transferapi.tasks.items import retry
+from transferapi.tasks.items import overlaps, retry
 from transferapi.tasks.items.retry import NewTask
 from transferapi.tasks.managers import actions
 from transferapi.tasks.models import Task
@@ -105,7 +105,9 @@ def _retry_failed(user: User, task_id: uuid.UUID, submission_id: uuid.UUID) -> t
 
 
 def _new(request: HttpRequest, task_id: uuid.UUID, submit: Callable[..., tuple[Task, bool]]) -> Done:
-    task, _created = submit(user_of(request), task_id, submission_id(request))
+    task, created = submit(user_of(request), task_id, submission_id(request))
+    if warning := overlaps.warning(user_of(request), task) if created else None:
+        messages.warning(request, warning, "bad")
     return _("A new task was accepted."), _page(task.pk)
 
 

@@ -19,6 +19,7 @@ from endpoints.gridftp.facts import Entry
 from endpoints.permissions import Permission
 from identity.error_categories import CategorizedError
 from identity.models import User
+from transferapi.tasks.items import overlaps
 from transferapi.tasks.submission import TransferItem, TransferRequest, submit_transfer
 from webui import states
 from webui.forms import submission_id
@@ -120,7 +121,7 @@ def _submit(request: HttpRequest) -> HttpResponse:
             deadline=options.deadline({name: form.get(name, "") for name in form}),
             options=given,
         )
-        task, _made = submit_transfer(user, asked)
+        task, made = submit_transfer(user, asked)
     except (CategorizedError, ValueError) as error:
         messages.error(request, error.message if isinstance(error, CategorizedError) else str(error), "bad")
         panes.fill(user, shown)
@@ -131,6 +132,8 @@ def _submit(request: HttpRequest) -> HttpResponse:
         "%(n)d item is on its way: task %(task)s", "%(n)d items are on their way: task %(task)s", len(items)
     )
     messages.success(request, words % {"n": len(items), "task": task.label or task.pk}, "good")
+    if warning := overlaps.warning(user, task) if made else None:
+        messages.warning(request, warning, "bad")
     return HttpResponseRedirect(panes.address(shown, plain="1"))
 
 

@@ -16,6 +16,7 @@ from transferapi.shell.operation_errors import not_activated
 from transferapi.shell.options import Arguments, Option, flag, option
 from transferapi.tasks import submission
 from transferapi.tasks.errors import NoCredentialError
+from transferapi.tasks.items import overlaps
 from transferapi.tasks.models import Task
 from transferapi.tasks.submission import DeleteRequest, TransferRequest
 
@@ -150,7 +151,10 @@ def submitted(
 
 def accepted(context: Context, arguments: Arguments, task: Task, *, made: bool, what: str = "") -> None:
     """Write `Task ID: ...`, or the document of REST. what: was accepted; "": the type of the task."""
+    warning = context.call(overlaps.warning, context.user, task) if made else None
     if arguments["form"] == "json":
-        show(context, documents.accepted(what or task.type.lower(), task, made=made))
-    else:
-        context.out(f"Task ID: {task.pk}\n")
+        show(context, documents.accepted(what or task.type.lower(), task, made=made, warning=warning))
+        return
+    if warning:
+        context.err(f"Warning: {warning}\n")
+    context.out(f"Task ID: {task.pk}\n")

@@ -209,6 +209,10 @@ _ACCEPTED = (
     Field[None]("task_id", t.UUID, example=_TASK),
     Field[None]("submission_id", t.UUID, example=SUBMISSION.example),
     Field[None]("task_link", LINK.ref, example=LINK.example),
+    #: An extension of ours.
+    Field[None](
+        "warning", t.about("a task that is under way and writes to the same place; null: none is known", t.MAYBE_TEXT)
+    ),
 )
 _MESSAGE = "The {} has been accepted and a task has been created and queued for execution"
 
@@ -231,8 +235,11 @@ RETRY_RESULT = _accepted("retry", f"/task/{_TASK}/retry")
 RUN_AGAIN_RESULT = _accepted("run_again", f"/task/{_TASK}/run_again")
 
 
-def accepted(what: str, task: Task, *, made: bool) -> dict[str, Any]:
-    """The answer to a submission. what: "transfer" or "delete"; made: not by an earlier request with its id."""
+def accepted(what: str, task: Task, *, made: bool, warning: str | None = None) -> dict[str, Any]:
+    """The answer to a submission. what: "transfer" or "delete"; made: not by an earlier request with its id.
+
+    warning: see `items.overlaps`.
+    """
     repeated = f"This submission_id was used before; it is the {what} of this task"
     return {
         "DATA_TYPE": f"{what}_result",
@@ -241,4 +248,5 @@ def accepted(what: str, task: Task, *, made: bool) -> dict[str, Any]:
         "task_id": str(task.pk),
         "submission_id": str(task.submission_id),
         "task_link": LINK.document(task),
+        "warning": warning,
     }
