@@ -11,7 +11,7 @@ from datetime import datetime
 
 from endpoints.gridftp.facts import Entry
 from endpoints.gridftp.faults import Fault, FaultError, FaultScope, Kind, Side, make_fault
-from endpoints.gridftp.patterns import folded
+from endpoints.gridftp.patterns import folded, folded_path
 from transferapi.tasks.records import FaultedItem, FoundFile, ItemRow
 from workers.engine.control_sessions import UnreachableError
 from workers.engine.folders import Folders
@@ -22,6 +22,7 @@ from workers.engine.same_storage import may_be_one
 from workers.engine.work import SliceContext, cancel_all, wait_for
 
 from .checksum_comparison import Compared
+from .folded_names import one_name
 from .links import found_link_item
 from .selection import NameSelection
 from .sync import Sync, WalkSync
@@ -37,6 +38,8 @@ WALKS = 4
 LONGEST = 3600.0
 #: Items that wait for a comparison by checksum; the scan pauses while there are more.
 BACKLOG = 3000
+#: Destinations of items that are compared with each other by their spelling.
+MAX_SPELLINGS = 20_000
 
 
 class Scanner:
@@ -58,6 +61,8 @@ class Scanner:
         #: Items that are being compared by checksum.
         self._comparing: set[int] = set()
         self._walks: dict[int, asyncio.Task[None]] = {}
+        #: Folded destinations of items that are files -> the first spelling.
+        self._spellings: dict[str, str] = {}
         self._faulted: list[FaultedItem] = []
         self._skipped: list[ItemRow] = []
         #: The earliest retry of an item since the slice last read this.
@@ -203,11 +208,28 @@ class Scanner:
     async def _files(self, files: Sequence[tuple[ItemRow, FoundFile, Entry]]) -> None:
         """Write items that are files as rows, after their parent folders are made."""
         faults = await self.prepare_files(files)
+        faults |= await self._folded_together([(item, found) for item, found, _ in files if item.id not in faults])
         for item, _, _ in files:
             if item.id in faults:
                 self.faulted(item, faults[item.id])
         good = [(item, found) for item, found, _ in files if item.id not in faults]
         await self._add_files(await self._compare(good, self._files_sync) if self._files_sync else good)
+
+    async def _folded_together(self, files: Sequence[tuple[ItemRow, FoundFile]]) -> dict[int, Fault]:
+        """The faults of files whose destination is that of an earlier one, by another spelling of its name."""
+        pairs: dict[str, dict[str, tuple[ItemRow, str]]] = {}
+        for item, found in files:
+            path = found.destination_path
+            if path is None or len(self._spellings) >= MAX_SPELLINGS:
+                continue
+            first = self._spellings.setdefault(folded_path(path), path)
+            if first != path and parent(first) == parent(path):
+                pairs.setdefault(parent(path), {})[path.rpartition("/")[2]] = item, first.rpartition("/")[2]
+        faults: dict[int, Fault] = {}
+        for folder, names in pairs.items():
+            found_faults = await one_name(self.work, folder, {name: other for name, (_, other) in names.items()})
+            faults |= {names[name][0].id: fault for name, fault in found_faults.items()}
+        return faults
 
     async def _compare(
         self, files: Sequence[tuple[ItemRow, FoundFile]], sync: WalkSync

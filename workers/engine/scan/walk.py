@@ -25,6 +25,7 @@ from workers.engine.work import SliceContext, cancel_all
 
 from .checksum_comparison import Compared
 from .comparison import DestinationFolder, entry_at
+from .folded_names import FoldedNames
 from .links import found_link, relative
 from .selection import EVERYTHING, Links, NameSelection
 from .sync import Sync
@@ -321,14 +322,15 @@ class Walk:
 
     async def _read(self, folder: Folder, there: DestinationFolder | None, listing: FolderListing) -> None:
         """Read the listing of the source; there: the destination folder, where files are compared."""
-        async for entries in self._work.control_sessions.listing(Side.SOURCE, folder.source or "/"):
-            for entry in entries:
-                self._add_entry(folder, entry, listing)
-            found, listing.found = listing.found, []
-            if listing.followed:
-                found = await self._without_self_links(found, listing)
-            self._found += await self._sync.sort(self.item, found, there) if self._sync and there else found
-            await self._flush_if_due()
+        with FoldedNames(self._work, folder, self._prepared, self._skip_or_fail) as names:
+            async for entries in self._work.control_sessions.listing(Side.SOURCE, folder.source or "/"):
+                for entry in await names.apart(entries):
+                    self._add_entry(folder, entry, listing)
+                found, listing.found = listing.found, []
+                if listing.followed:
+                    found = await self._without_self_links(found, listing)
+                self._found += await self._sync.sort(self.item, found, there) if self._sync and there else found
+                await self._flush_if_due()
 
     async def _without_self_links(self, found: Sequence[FoundFile], listing: FolderListing) -> list[FoundFile]:
         """Leave out files that would be written over the target of their own link."""

@@ -92,3 +92,75 @@ async def test_items_whose_folders_may_be_one_by_their_spelling_delete_nothing(s
     assert sorted(world.destination.files("/dst").values()) == [b"f", b"g", b"x"]
     (event,) = [event for event in world.store.events if event.code == SKIPPED]
     assert "take two of the folders" in str(event.details)
+
+
+# ---- two sources that fold together
+
+
+def fold_anew(world: World, how: Callable[[str], str]) -> None:
+    world.destination.root.children = folding(how, {})
+
+
+@pytest.mark.parametrize(
+    ("how", "first", "second"),
+    [
+        (without_case, "Report.txt", "report.txt"),
+        (composed, "Müller", DECOMPOSED),
+        (lambda name: name.rstrip(". "), "notes", "notes."),
+    ],
+)
+@pytest.mark.parametrize("path", ["{}", "{}/one", "deep/{}"])
+async def test_the_second_of_two_names_that_the_destination_takes_for_one_is_an_error(
+    how: Callable[[str], str], first: str, second: str, path: str
+) -> None:
+    world = World(TREE)
+    world.source.write(f"/src/{path.format(first)}", b"first")
+    world.source.write(f"/src/{path.format(second)}", b"second")
+    world.source.write("/src/other", b"other")
+    fold_anew(world, how)
+    assert await world.run() == "FAILED"
+    assert world.destination.files("/dst") == {f"/{path.format(first)}": b"first", "/other": b"other"}
+    assert any("does not distinguish" in event.description for event in world.store.events)
+    assert not [name for name in world.destination.paths() if ".waybill" in name]
+
+
+async def test_the_second_is_skipped_where_that_was_asked_for() -> None:
+    world = World(TREE, options={"skip_source_errors": True})
+    world.source.write("/src/A", b"first")
+    world.source.write("/src/a", b"second")
+    fold_anew(world, without_case)
+    assert await world.run() == "SUCCEEDED"
+    assert world.destination.files("/dst") == {"/A": b"first"}
+    assert world.store.totals.skipped_errors == 1
+
+
+async def test_of_two_items_the_second_is_an_error() -> None:
+    world = World([("/x", "/dst/A", None), ("/y", "/dst/a", None), ("/y", "/dst/b", None)])
+    world.source.write("/x", b"first")
+    world.source.write("/y", b"second")
+    fold_anew(world, without_case)
+    assert await world.run() == "FAILED"
+    assert world.destination.files("/dst") == {"/A": b"first", "/b": b"second"}
+
+
+@pytest.mark.parametrize("items", [TREE, [("/src/A", "/dst/A", None), ("/src/a", "/dst/a", None)]])
+async def test_both_arrive_where_the_destination_distinguishes_them(items: list[ItemSpec]) -> None:
+    world = World(items)
+    world.source.write("/src/A", b"first")
+    world.source.write("/src/a", b"second")
+    assert await world.run() == "SUCCEEDED"
+    assert world.destination.files("/dst") == {"/A": b"first", "/a": b"second"}
+    assert not [name for name in world.destination.paths() if ".waybill" in name]
+
+
+async def test_names_that_fold_together_are_found_across_the_batches_of_a_long_listing() -> None:
+    world = World(TREE)
+    for n in range(3000):
+        world.source.write(f"/src/File{n}", b"first")
+    for n in range(0, 3000, 500):
+        world.source.write(f"/src/file{n}", b"second")
+    fold_anew(world, without_case)
+    assert await world.run() == "FAILED"
+    files = world.destination.files("/dst")
+    assert len(files) == 3000
+    assert set(files.values()) == {b"first"}
