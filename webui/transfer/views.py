@@ -20,6 +20,7 @@ from endpoints.permissions import Permission
 from identity.error_categories import CategorizedError
 from identity.models import User
 from transferapi.tasks.items import overlaps
+from transferapi.tasks.models import Task
 from transferapi.tasks.submission import TransferItem, TransferRequest, submit_transfer
 from webui import states
 from webui.forms import submission_id
@@ -132,9 +133,15 @@ def _submit(request: HttpRequest) -> HttpResponse:
         "%(n)d item is on its way: task %(task)s", "%(n)d items are on their way: task %(task)s", len(items)
     )
     messages.success(request, words % {"n": len(items), "task": task.label or task.pk}, "good")
-    if warning := overlaps.warning(user, task) if made else None:
-        messages.warning(request, warning, "bad")
+    if made:
+        _warn(request, user, task)
     return HttpResponseRedirect(panes.address(shown, plain="1"))
+
+
+def _warn(request: HttpRequest, user: User, task: Task) -> None:
+    """Show that another task writes to the same place, if one does."""
+    if warning := overlaps.warning(user, task):
+        messages.warning(request, warning, "bad")
 
 
 def _items(values: Sequence[str], source: str, destination: str) -> list[TransferItem]:

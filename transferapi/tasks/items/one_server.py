@@ -21,14 +21,19 @@ def is_one_server(first: Endpoint, second: Endpoint) -> bool:
     """
     if first.pk == second.pk:
         return True
-    if first.personal or second.personal or activation.need(first).required or activation.need(second).required:
+    if any(one.personal or activation.need(one).required for one in (first, second)):
         return False
-    servers, others = (list(endpoint.servers.all()[:MAX_SERVERS]) for endpoint in (first, second))
-    pairs = [(one, two) for one in servers for two in others if (one.scheme, one.port) == (two.scheme, two.port)]
-    if any(one.hostname.lower() == two.hostname.lower() for one, two in pairs):
-        return True
-    addresses = {name: _addresses(name) for name in {server.hostname for pair in pairs for server in pair}}
-    return any(addresses[one.hostname] & addresses[two.hostname] for one, two in pairs)
+    pairs = [(one, two) for one in _servers(first) for two in _servers(second) if one[:2] == two[:2]]
+    return any(one == two for one, two in pairs) or any(_have_one_address(one[2], two[2]) for one, two in pairs)
+
+
+def _have_one_address(name: str, other: str) -> bool:
+    return not _addresses(name).isdisjoint(_addresses(other))
+
+
+def _servers(endpoint: Endpoint) -> list[tuple[str, int, str]]:
+    """The scheme, port and host of each server."""
+    return [(one.scheme, one.port, one.hostname.lower()) for one in endpoint.servers.all()[:MAX_SERVERS]]
 
 
 def _addresses(host: str) -> frozenset[str]:

@@ -64,17 +64,22 @@ class ExtraCounter:
             return inner
         try:
             async for entries in self._work.control_sessions.listing(Side.DESTINATION, folder.path):
-                self.total += len(entries)
-                going = [entry for entry in entries if is_a_name(entry.name) and not self._keeps(entry)]
-                await self._add_leaves(folder.path, [entry for entry in going if not is_folder(entry)])
-                found = [_Folder(f"{folder.path}/{one.name}", folder.depth + 1) for one in going if is_folder(one)]
-                self.extra += len(found)
+                found = await self._add_contents(folder, entries)
                 memory.take(sum(size_of(one.path) for one in found))
                 inner += found
         except FaultError as error:
             if error.fault.scope is not FaultScope.FILE:
                 raise
         return inner
+
+    async def _add_contents(self, folder: _Folder, entries: Sequence[Entry]) -> list[_Folder]:
+        """Count entries of an extra folder. Returns its subfolders."""
+        self.total += len(entries)
+        going = [entry for entry in entries if is_a_name(entry.name) and not self._keeps(entry)]
+        await self._add_leaves(folder.path, [entry for entry in going if not is_folder(entry)])
+        found = [_Folder(f"{folder.path}/{one.name}", folder.depth + 1) for one in going if is_folder(one)]
+        self.extra += len(found)
+        return found
 
     async def _add_leaves(self, folder: str, leaves: Sequence[Entry]) -> None:
         for start in range(0, len(leaves), BATCH):

@@ -94,16 +94,22 @@ class FoldedNames:
         if not later:
             return entries
         await self._prepared()
+        faults = await one_name(self._work, self._folder.destination, await self._pairs(later))
+        self._refuse_all(later, faults)
+        return [entry for entry in entries if entry.name not in faults]
+
+    async def _pairs(self, later: Sequence[Entry]) -> dict[str, str]:
+        """These names -> the first name of the folder that folds to the same."""
         first = await self._first({folded(entry.name) for entry in later})
-        pairs = {entry.name: first[folded(entry.name)] for entry in later if folded(entry.name) in first}
-        pairs = {name: other for name, other in pairs.items() if name != other}
-        faults = await one_name(self._work, self._folder.destination, pairs)
+        pairs = {entry.name: first.get(folded(entry.name), entry.name) for entry in later}
+        return {name: other for name, other in pairs.items() if name != other}
+
+    def _refuse_all(self, later: Sequence[Entry], faults: Mapping[str, Fault]) -> None:
         for entry in later:
             if entry.name in faults:
                 source, destination = f"{self._folder.source}/{entry.name}", f"{self._folder.destination}/{entry.name}"
                 kind = DIRECTORY if entry.is_directory else FILE
                 self._refuse(SkippedSource(source, destination, kind, faults[entry.name]))
-        return [entry for entry in entries if entry.name not in faults]
 
     async def _first(self, wanted: set[str]) -> dict[str, str]:
         """The first name in the folder for each of these folded ones: listed once more, as only hashes are kept."""

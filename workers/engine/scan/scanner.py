@@ -267,20 +267,28 @@ class Scanner:
         there = await asyncio.gather(
             *(self._stat(Side.DESTINATION, one.destination_path or "/") for _, one, _ in files)
         )
-        itself: list[int] = []
         folders: dict[tuple[str, str], bool] = {}
-        for (item, one, entry), other in zip(files, there, strict=True):
-            if isinstance(other, Fault) or not (self.work.same_endpoint or may_be_one(entry, other)):
-                continue
-            if entry.unique and entry.unique == other.unique:
-                itself.append(item.id)
-            elif not self.work.same_endpoint and _last(one.source_path) == _last(one.destination_path):
-                pair = parent(one.source_path), parent(one.destination_path or "")
-                if pair not in folders:
-                    folders[pair] = await self.work.storage_probe.is_one_folder(*pair)
-                if folders[pair]:
-                    itself.append(item.id)
-        return itself
+        answers = [
+            not isinstance(other, Fault) and await self._is_itself(one, entry, other, folders)
+            for (_, one, entry), other in zip(files, there, strict=True)
+        ]
+        return [item.id for (item, _, _), itself in zip(files, answers, strict=True) if itself]
+
+    async def _is_itself(
+        self, found: FoundFile, entry: Entry, there: Entry, folders: dict[tuple[str, str], bool]
+    ) -> bool:
+        """Whether this file is the entry at its destination. folders: answers about folders of both sides."""
+        same_identity = bool(entry.unique) and entry.unique == there.unique
+        if self.work.same_endpoint:
+            return same_identity
+        if not may_be_one(entry, there):
+            return False
+        if same_identity or _last(found.source_path) != _last(found.destination_path):
+            return same_identity
+        pair = parent(found.source_path), parent(found.destination_path or "")
+        if pair not in folders:
+            folders[pair] = await self.work.storage_probe.is_one_folder(*pair)
+        return folders[pair]
 
     # ---- walks
 

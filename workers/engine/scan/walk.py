@@ -201,8 +201,6 @@ class Walk:
     def _add_entry(self, folder: Folder, entry: Entry, listing: FolderListing) -> None:
         """Add an entry to the contents of its folder."""
         name = entry.name
-        if self._destination_probe.is_ours(folder.source, name):
-            return
         link = entry.is_link
         followed = link and self._selection.links is Links.COPY
         if not is_a_name(name):
@@ -324,7 +322,8 @@ class Walk:
         """Read the listing of the source; there: the destination folder, where files are compared."""
         with FoldedNames(self._work, folder, self._prepared, self._skip_or_fail) as names:
             async for entries in self._work.control_sessions.listing(Side.SOURCE, folder.source or "/"):
-                for entry in await names.apart(entries):
+                copied = [one for one in entries if not self._destination_probe.is_ours(folder.source, one.name)]
+                for entry in await names.apart(copied):
                     self._add_entry(folder, entry, listing)
                 found, listing.found = listing.found, []
                 if listing.followed:
