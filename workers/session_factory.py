@@ -132,6 +132,9 @@ class RealSessions:
                     break
         raise FaultError(replace(self._for_user(fault, side), scope=FaultScope.ENDPOINT))
 
+    async def may_share_storage(self) -> bool:
+        return await self._addresses.are_near()
+
     def _for_user(self, fault: Fault, side: Side) -> Fault:
         """The fault as the user may see it: for a shared endpoint, without the names of its host."""
         access_guard = self._guards.get(side)

@@ -43,6 +43,7 @@ from transferapi.tasks.records import (
 from transferapi.tasks.upkeep import tallies
 from transferapi.tasks.worker import (
     agent_waits,
+    deletion_requests,
     leases,
     measurements,
     pending_files,
@@ -209,6 +210,9 @@ class PostgresTaskStore:
 
     async def suspend(self, fault: Fault, had_credential: datetime | None) -> None:
         await self._call(slice_end.suspend, fault, had_credential)
+
+    async def ask_deletion(self, extra: int, total: int) -> None:
+        await self._call(deletion_requests.ask, extra, total)
 
     async def wait_for_agent(self, fault: Fault, look_at: datetime, connection_failures: int = 0) -> None:
         await self._call(agent_waits.wait, fault, look_at, connection_failures)

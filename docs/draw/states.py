@@ -47,7 +47,9 @@ REASONS = {
     (_RUNNING, _RUNNING): Move("takeover", "The lease expired, and another worker takes the task.", _TAKE),
     (_RUNNING, _PAUSED): Move("pause", PAUSED, _RELEASE),
     (_RUNNING, _SUSPENDED): Move(
-        "credential", "An endpoint needs a new credential.", "`transferapi/tasks/worker/slice_end.py` `suspend`"
+        "credential, deletion",
+        "An endpoint needs a new credential, or a mirror would delete more than its owner allows without a question.",
+        "`transferapi/tasks/worker/slice_end.py` `suspend`, `transferapi/tasks/worker/deletion_requests.py` `ask`",
     ),
     (_RUNNING, _SUCCEEDED): Move(
         "success", "Every file arrived or was skipped.", "`transferapi/tasks/worker/slice_end.py` `finish`"
@@ -60,7 +62,10 @@ REASONS = {
     (_PAUSED, _QUEUED): Move("resume", "Nothing pauses the task any more.", "`transferapi/tasks/moves.py` `unpause`"),
     (_PAUSED, _FAILED): Move("cancel, deadline", ENDED, _CANCEL),
     (_SUSPENDED, _QUEUED): Move(
-        "renewal", "A new credential is in the vault.", "`transferapi/tasks/worker/renewal.py` `resume_waiting`"
+        "renewal, answer",
+        "A new credential is in the vault, or the owner has answered about the deletion.",
+        "`transferapi/tasks/worker/renewal.py` `resume_waiting`, "
+        "`transferapi/tasks/worker/deletion_requests.py` `answer`",
     ),
     (_SUSPENDED, _FAILED): Move("cancel, deadline", ENDED, _CANCEL),
 }

@@ -1,4 +1,6 @@
-"""Patterns of users: names in listings and filter rules, paths to delete, labels of tasks. Pure.
+"""Which names match: the patterns of users, and names that some file systems do not distinguish. Pure.
+
+Patterns are of names in listings and filter rules, of paths to delete, and of labels of tasks.
 
 `*` is any number of characters and `?` one. Where classes are allowed (filter rules, paths), `[abc]` and `[a-z]` are
 one of these characters, `[!abc]` is one that is none of these; a `]` right after the opening is an ordinary character,
@@ -11,6 +13,7 @@ Matching never backtracks: it takes at most `cost(pattern)` steps for each chara
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterator
 
 #: Characters of a pattern, several asterisks in a row counted as one. No file system has longer names.
@@ -127,3 +130,25 @@ def _members(text: str) -> str:
             members += re.escape(text[at])
             at += 1
     return members
+
+
+# ---- names that some file systems do not distinguish
+
+
+def folded(name: str) -> str:
+    """The one spelling of all names that some file system may take for this one.
+
+    SMB, NTFS, APFS, HFS+, vfat and ext4 with casefold ignore case; HFS+, APFS and some SMB servers ignore the
+    difference of composed and decomposed letters (Unicode Standard Annex 15); Windows ignores dots and blanks at the
+    end. The result unites what only some of them take for one name: a caller may only become more careful by it.
+    """
+    name = name.rstrip(". ") or name
+    if name.isascii():
+        return name.lower()
+    # Caseless matching of canonical equivalents (Unicode Standard, section 3.13, D145).
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFD", name).casefold())
+
+
+def folded_path(path: str) -> str:
+    """The same for each name of a path."""
+    return "/".join(folded(name) if name else "" for name in path.split("/"))

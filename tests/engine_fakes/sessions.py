@@ -77,6 +77,8 @@ class MemorySessions:
         self.algorithms: dict[Side, Sequence[str]] = dict.fromkeys(Side, ("MD5", "SHA1", "SHA256"))
         #: Whether the destination replaces files (`ports.Session.replaces`).
         self.replaces = False
+        #: Whether the servers of both sides may show one storage.
+        self.near = False
         #: Whether the servers report the final target of a symlink instead of its text, as the toolkit's does.
         self.resolves_links = False
         #: Sessions taken and not given back, those of lanes included, and the maximum so far.
@@ -96,6 +98,9 @@ class MemorySessions:
         self.streams: list[int] = []
         #: Source paths in the order in which they were moved.
         self.moved: list[str] = []
+
+    async def may_share_storage(self) -> bool:
+        return self.near
 
     @property
     def round_trip(self) -> float | None:

@@ -63,6 +63,8 @@ class MemoryStore:
         self.status = "ACTIVE"
         self.fatal: tuple[str, str] | None = None
         self.suspended: Fault | None = None
+        #: The entries that a mirror would delete, and all of the destination, once it waits for its owner.
+        self.unconfirmed: tuple[int, int] | None = None
         self.suspended_at: datetime | None = None
         self.had_credential: datetime | None = None
         self.deadline = clock.now() + deadline
@@ -398,6 +400,11 @@ class MemoryLease:
             store.suspended = fault
             store.suspended_at = store.clock.now()
             store.had_credential = had_credential
+            self._end("INACTIVE")
+
+    async def ask_deletion(self, extra: int, total: int) -> None:
+        async with self._call("ask_deletion") as store:
+            store.unconfirmed = extra, total
             self._end("INACTIVE")
 
     async def wait_for_agent(self, fault: Fault, look_at: datetime, connection_failures: int = 0) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, MutableMapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -19,7 +19,7 @@ class Node:
 
     content: bytes = b""
     scale: int = 1
-    children: dict[str, Node] | None = None
+    children: MutableMapping[str, Node] | None = None
     target: str | None = None
     special: str = ""
     modified: datetime | None = None
@@ -146,13 +146,13 @@ class MemoryTree:
         self._children(new)[new.rpartition("/")[2]] = node
         self._children(old).pop(old.rpartition("/")[2])
 
-    def _children(self, path: str) -> dict[str, Node]:
+    def _children(self, path: str) -> MutableMapping[str, Node]:
         folder = self.get(path.rpartition("/")[0] or "/")
         if folder.children is None:
             raise FaultError(make_fault(Kind.NOT_A_DIRECTORY, path))
         return folder.children
 
-    def _above(self, path: str) -> tuple[dict[str, Node], str]:
+    def _above(self, path: str) -> tuple[MutableMapping[str, Node], str]:
         above, _, name = path.rpartition("/")
         self.folder(above)
         return self._children(path), name

@@ -348,6 +348,10 @@ WIRE: list[tuple[CategorizedError, int, str, str]] = [
         "You do not have permission for this on these tasks",
     ),
     (tasks.TaskCompleteError(), 409, "TaskComplete", "The task is complete and does not change any more"),
+    (
+        tasks.NothingToConfirmError(), 409, "NothingToConfirm",
+        "The task does not wait for an answer about a deletion",
+    ),
     (tasks.TaskNotCompleteError(), 409, "TaskNotComplete", "The task is not done yet; cancel it first"),
     (
         tasks.UnknownStateError(ID),

@@ -7,6 +7,7 @@
         TaskCompleteError                 the task is complete and does not change any more
         TaskNotCompleteError              the task is not complete yet
         NothingToRetryError(reason)       no file of the task has failed, or they are not known
+        NothingToConfirmError             the task does not wait for an answer about a deletion
         UnknownStateError(task_id)        a newer version has put the task into a state that this one does not know
         StaleStateError(task_id, old)     another process moved the task first, or the lease is lost
         RequestError(field, reason, code) the submission is refused
@@ -71,6 +72,11 @@ class TaskNotCompleteError(TaskError):
 
 class NothingToRetryError(TaskError, GivenReasonError):
     category = Category.CONFLICT
+
+
+class NothingToConfirmError(TaskError):
+    category = Category.CONFLICT
+    template = "The task does not wait for an answer about a deletion"
 
 
 class StaleStateError(TaskError):

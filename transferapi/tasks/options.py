@@ -59,6 +59,8 @@ def _filter_rule(name: str, rule: object) -> dict[str, object]:
     pattern = rule.get("name")
     if not pattern or not isinstance(pattern, str) or len(pattern) > 255 or not pattern.isprintable():
         raise RequestError(f"{name}.name", "Expected a pattern of 1 to 255 printable characters.")
+    if "/" in pattern or pattern in (".", ".."):
+        raise RequestError(f"{name}.name", NAMES_ONLY)
     method = _one_of("include", "exclude")(f"{name}.method", rule.get("method"))
     kind = rule.get("type")
     return {
@@ -68,6 +70,10 @@ def _filter_rule(name: str, rule: object) -> dict[str, object]:
     }
 
 
+NAMES_ONLY = (
+    "A rule matches the name of a file or folder, in every folder, and not its path: a name with a slash would match "
+    'nothing. Use the name alone, and "type": "dir" for folders only.'
+)
 #: The scan compares every name with all rules: the largest number of steps for each character of a name.
 MAX_FILTER_RULES, MAX_FILTER_CHARACTERS = 1000, 16_384
 
@@ -87,6 +93,9 @@ TRANSFER: dict[str, tuple[object, Check]] = {
     "skip_source_errors": (False, _flag),
     "fail_on_quota_errors": (False, _flag),
     "delete_destination_extra": (False, _flag),
+    #: Percent of the destination above which the deletion of extra files waits for the task's owner; None: it never
+    #: does, as clients of the Transfer API expect.
+    "confirm_deletion_above": (None, _number(0, 100)),
     "recursive_symlinks": ("ignore", _one_of("ignore", "keep", "copy")),
     "filter_rules": (None, _filter_rules),
     "store_base_path_info": (False, _flag),

@@ -24,6 +24,10 @@ LEVELS = CLEAR, AUTHENTICATED, ENCRYPTED = ("clear", "authenticated", "encrypted
 WAYS = DIRECT, RELAYED, STREAMED = ("direct", "relayed", "streamed")
 
 
+#: The option of a task that holds its owner's answer about extra files (`confirm_deletion_above`), and its values.
+ANSWER, CONFIRMED, REFUSED = "extra_deletion", "confirmed", "refused"
+
+
 class Checksum(NamedTuple):
     """algorithm: as FEAT lists it ("MD5", "SHA256"). value: hexadecimal in lower case; "" where it is not known."""
 

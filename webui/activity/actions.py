@@ -17,11 +17,12 @@ from identity.models import User
 from transferapi.tasks import moves, queries, removal
 from transferapi.tasks.errors import RequestError, TaskNotFoundError
 from transferapi.tasks.history import repeat
-from transferapi.tasks.items import retry
+from transferapi.tasks.items import overlaps, retry
 from transferapi.tasks.items.retry import NewTask
 from transferapi.tasks.managers import actions
 from transferapi.tasks.models import Task
 from transferapi.tasks.moves import CancelResult
+from transferapi.tasks.worker import deletion_requests
 from webui.forms import refused, submission_id
 from webui.page import signed_in, user_of
 
@@ -66,6 +67,16 @@ def _resume(request: HttpRequest, task_id: uuid.UUID) -> Done:
     return _("Your pause of the task is over."), _page(task_id)
 
 
+def _confirm_deletion(request: HttpRequest, task_id: uuid.UUID) -> Done:
+    deletion_requests.answer(user_of(request), task_id, delete=True)
+    return _("The task goes on, and deletes what the source does not have."), _page(task_id)
+
+
+def _refuse_deletion(request: HttpRequest, task_id: uuid.UUID) -> Done:
+    deletion_requests.answer(user_of(request), task_id, delete=False)
+    return _("The task ends without a deletion."), _page(task_id)
+
+
 def _rename(request: HttpRequest, task_id: uuid.UUID) -> Done:
     moves.update(user_of(request), task_id, label=request.POST.get("label", "").strip())
     return _("The task has another name."), _page(task_id)
@@ -94,7 +105,9 @@ def _retry_failed(user: User, task_id: uuid.UUID, submission_id: uuid.UUID) -> t
 
 
 def _new(request: HttpRequest, task_id: uuid.UUID, submit: Callable[..., tuple[Task, bool]]) -> Done:
-    task, _created = submit(user_of(request), task_id, submission_id(request))
+    task, created = submit(user_of(request), task_id, submission_id(request))
+    if warning := overlaps.warning(user_of(request), task) if created else None:
+        messages.warning(request, warning, "bad")
     return _("A new task was accepted."), _page(task.pk)
 
 
@@ -111,6 +124,8 @@ ACTIONS: dict[str, Callable[[HttpRequest, Any], Done]] = {
     "cancel": _cancel,
     "pause": _pause,
     "resume": _resume,
+    "confirm-deletion": _confirm_deletion,
+    "refuse-deletion": _refuse_deletion,
     "rename": _rename,
     "extend": _extend,
     "again": _again,

@@ -19,6 +19,7 @@ from transferapi.tasks.history import causes, repeat, timeline
 from transferapi.tasks.managers import pauses
 from transferapi.tasks.models import Task
 from transferapi.tasks.states import Phase, TaskType
+from transferapi.tasks.worker import deletion_requests
 from webui.page import problem, show, signed_in, user_of
 
 from . import advice, plot, same_request, summary
@@ -95,6 +96,7 @@ def _words(task: Task, now: datetime) -> dict[str, Any]:
     """The task's state and options in words."""
     return {
         "time_left": "" if task.phase == Phase.DONE else summary.time_left(forecasts.during(task, now)),
+        "deletion_waits": deletion_requests.waits(task),
         "waits_at": task.waits_at.host or task.waits_at if task.waits_at else None,
         "options": _options(task),
         "protection": _PROTECTION.get(task.data_protection or "", ""),
@@ -135,6 +137,8 @@ def _options(task: Task) -> list[tuple[str, str]]:
         found.insert(0, (_("Verify by checksum"), _("yes") if asked.get("verify_checksum") else _("no")))
     if asked.get("sync_level") is not None:
         found.append((_("Copy"), levels[asked["sync_level"]]))
+    if asked.get("confirm_deletion_above") is not None:
+        found.append((_("Ask before more is deleted than"), f"{asked['confirm_deletion_above']} %"))
     if asked.get("filter_rules"):
         found.append((_("Filter rules"), str(len(asked["filter_rules"]))))
     return found

@@ -70,6 +70,13 @@ SYNC = (
     Choice("2", _("Also files that are newer at the source"), _("newer files")),
     Choice("3", _("Also files with another checksum"), _("files with another checksum")),
 )
+#: Percent of the destination above which a mirror asks before it deletes; the first is chosen at the beginning.
+CONFIRM = (
+    Choice("50", _("before more than half of the destination is deleted")),
+    Choice("10", _("before more than a tenth of the destination is deleted")),
+    Choice("0", _("before anything is deleted")),
+    Choice("", _("never")),
+)
 DEADLINES = (
     Choice("1", _("1 day, and longer while it makes progress"), _("1 day")),
     Choice("3", _("3 days"), _("deadline 3 days")),
@@ -83,6 +90,9 @@ def of_form(form: Mapping[str, str]) -> dict[str, object]:
     found: dict[str, object] = {one.name: form.get(one.name) == "on" for one in SWITCHES}
     if form.get("sync_level", "").isdecimal():
         found["sync_level"] = int(form["sync_level"])
+    confirm = form.get("confirm_deletion_above", CONFIRM[0].value)
+    if found["delete_destination_extra"] and confirm.isdecimal():
+        found["confirm_deletion_above"] = int(confirm)
     return found
 
 

@@ -19,6 +19,8 @@ from endpoints.gridftp.facts import Entry
 from endpoints.permissions import Permission
 from identity.error_categories import CategorizedError
 from identity.models import User
+from transferapi.tasks.items import overlaps
+from transferapi.tasks.models import Task
 from transferapi.tasks.submission import TransferItem, TransferRequest, submit_transfer
 from webui import states
 from webui.forms import submission_id
@@ -57,6 +59,7 @@ def _context(user: User, shown: Sequence[Pane], *, plain: bool) -> dict[str, Any
         "submission_id": str(uuid.uuid4()),
         "switches": options.SWITCHES,
         "sync": options.SYNC,
+        "confirm": options.CONFIRM,
         "deadlines": options.DEADLINES,
         "typed": TYPED,
         "data": None if plain else _data(user, shown),
@@ -119,7 +122,7 @@ def _submit(request: HttpRequest) -> HttpResponse:
             deadline=options.deadline({name: form.get(name, "") for name in form}),
             options=given,
         )
-        task, _made = submit_transfer(user, asked)
+        task, made = submit_transfer(user, asked)
     except (CategorizedError, ValueError) as error:
         messages.error(request, error.message if isinstance(error, CategorizedError) else str(error), "bad")
         panes.fill(user, shown)
@@ -130,7 +133,15 @@ def _submit(request: HttpRequest) -> HttpResponse:
         "%(n)d item is on its way: task %(task)s", "%(n)d items are on their way: task %(task)s", len(items)
     )
     messages.success(request, words % {"n": len(items), "task": task.label or task.pk}, "good")
+    if made:
+        _warn(request, user, task)
     return HttpResponseRedirect(panes.address(shown, plain="1"))
+
+
+def _warn(request: HttpRequest, user: User, task: Task) -> None:
+    """Show that another task writes to the same place, if one does."""
+    if warning := overlaps.warning(user, task):
+        messages.warning(request, warning, "bad")
 
 
 def _items(values: Sequence[str], source: str, destination: str) -> list[TransferItem]:

@@ -140,6 +140,9 @@ class TaskStore(Protocol):
     async def suspend(self, fault: Fault, had_credential: datetime | None) -> None:
         """Make the task INACTIVE: a person must act. had_credential: when the unusable credential was stored."""
 
+    async def ask_deletion(self, extra: int, total: int) -> None:
+        """Make the task INACTIVE: its owner must confirm that `extra` of the destination's `total` entries go."""
+
     async def wait_for_agent(self, fault: Fault, look_at: datetime, connection_failures: int = 0) -> None:
         """Release the lease: the task waits until the agent of the fault's side is back, or until `look_at`.
 
@@ -263,6 +266,9 @@ class SessionFactory(Protocol):
 
     async def session(self, side: Side) -> Session:
         """A session to the source or the destination endpoint of the task."""
+
+    async def may_share_storage(self) -> bool:
+        """Whether the servers of both endpoints may show one storage: their addresses or names are near each other."""
 
     async def give_back(self, session: Session) -> None:
         """Return an idle session for reuse."""

@@ -34,7 +34,19 @@ from .trace import NO_TRACE, Trace
 from .tuning.opening import Caps
 from .tuning.transport import learned
 from .tuning.tuner import Tuner
-from .work import LONGEST_WAIT, Away, Ending, Failed, Finished, Released, SliceContext, Suspended, first_of, wait_for
+from .work import (
+    LONGEST_WAIT,
+    Away,
+    Ending,
+    Failed,
+    Finished,
+    Released,
+    SliceContext,
+    Suspended,
+    Unconfirmed,
+    first_of,
+    wait_for,
+)
 
 log = logging.getLogger(__name__)
 
@@ -299,7 +311,7 @@ class _Slice:
         ending = _CANCELED if self._canceled else ending
         if isinstance(ending, Failed):
             await self._remove_partial_files()
-        elif isinstance(ending, Finished):
+        elif isinstance(ending, Finished | Unconfirmed):
             await self._remove_orphans(REMOVAL_TIMEOUT, tries=REMOVAL_TRIES)
         elif isinstance(ending, Suspended):
             ending = await self._unless_renewed(ending)
@@ -383,6 +395,9 @@ class _Slice:
                 return SliceResult.FAILED
             case Suspended(fault):
                 await store.suspend(*work.credentials.attribute(fault))
+                return SliceResult.SUSPENDED
+            case Unconfirmed(extra, total):
+                await store.ask_deletion(extra, total)
                 return SliceResult.SUSPENDED
             case Away(fault, at):
                 await store.wait_for_agent(fault, at, work.spec.connection_failures)

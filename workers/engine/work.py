@@ -20,6 +20,7 @@ from .lease import HeldLease
 from .paths import is_within
 from .ports import Clock, SessionFactory, TaskStore
 from .retry import Decision, EndpointBackoff, Fail, Policy, Retry, Suspend, Wait, decide
+from .same_storage import StorageProbe
 from .trace import NO_TRACE, Trace
 
 #: The longest backoff, in seconds, for which a slice keeps its lease; for a longer one it releases the task.
@@ -68,7 +69,15 @@ class Away:
     at: datetime
 
 
-Ending = Finished | Failed | Suspended | Released | Away
+@dataclass(frozen=True, slots=True)
+class Unconfirmed:
+    """The task waits until its owner confirms that so many of the destination's entries are deleted, or refuses."""
+
+    extra: int
+    total: int
+
+
+Ending = Finished | Failed | Suspended | Released | Away | Unconfirmed
 
 
 class SliceContext:
@@ -105,6 +114,9 @@ class SliceContext:
         destination = spec.destination
         #: Source and destination are on the same servers: a file could be written over itself.
         self.same_endpoint = destination is not None and destination.host == spec.source.host
+        self.storage_probe = StorageProbe(
+            spec.task_id, sessions, self.control_sessions, same_endpoint=self.same_endpoint or spec.is_delete
+        )
         self._more_to_do = asyncio.Event()
         self._parts: set[asyncio.Task[None]] = set()
 

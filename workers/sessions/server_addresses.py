@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -10,7 +11,7 @@ from typing import NamedTuple
 
 from endpoints.addresses.answering import by_answer
 from endpoints.connect.login import AGENT_PORT
-from endpoints.gridftp.faults import Side
+from endpoints.gridftp.faults import FaultError, Side
 
 from .pool import Address, tiers_of
 
@@ -93,6 +94,23 @@ class ServerAddresses:
             self._hosts[side] = servers.union(*found)
         return self._hosts[side]
 
+    async def are_near(self) -> bool:
+        """Whether servers of both sides may show one storage: on one host or network, or of one domain.
+
+        Servers whose addresses are not known count as near.
+        """
+        near = [await self._neighborhood(side) for side in (Side.SOURCE, Side.DESTINATION)]
+        return None in near or bool(set.intersection(*(one for one in near if one is not None)))
+
+    async def _neighborhood(self, side: Side) -> set[str] | None:
+        places = self._places.servers.get(side, ())
+        found = {_domain(place.host) for place in places if place.port != AGENT_PORT}
+        try:
+            addresses = [address for tier in await self.allowed(side) for address in tier]
+        except FaultError:
+            return None
+        return found | {"agents" if at.port == AGENT_PORT else _network(at.host) for at in addresses}
+
     async def _resolved(self, place: Place) -> list[str]:
         if place.through_jump_host:
             return [place.host]
@@ -103,6 +121,23 @@ class ServerAddresses:
         for place, hosts in known:
             for host in hosts:
                 self._place_at.setdefault((side, Address(host, place.port)), place)
+
+
+def _domain(host: str) -> str:
+    """The last two labels of a host name; the name itself where it is an address."""
+    labels = host.lower().rstrip(".").split(".")
+    return host if labels[-1].isdecimal() or ":" in host else ".".join(labels[-2:])
+
+
+def _network(host: str) -> str:
+    """The network of an address: 24 bits of IPv4, 64 bits of IPv6; one for all loopback addresses."""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return host
+    if address.is_loopback:
+        return "loopback"
+    return str(ipaddress.ip_network(f"{host}/{24 if address.version == 4 else 64}", strict=False))
 
 
 def _raise_first(found: Sequence[object]) -> None:

@@ -52,7 +52,7 @@ class Answers:
         self._moved_at = self._loop.time()
 
     async def wait(self, asking: Awaitable[_T], seconds: float = 0.0) -> _T:
-        """The answer to a request. Raises FaultError, also after STALL_TIMEOUT seconds of silence, or more `seconds`."""
+        """The answer to a request. Raises FaultError, also after STALL_TIMEOUT, or more, `seconds` of silence."""
         try:
             async with asyncio.timeout(None) as limit:
                 with self._counted(limit, max(STALL_TIMEOUT, seconds)):

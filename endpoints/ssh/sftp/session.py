@@ -27,6 +27,7 @@ from identity.gsi.printable import quoted
 from .channel import open_channel
 from .entries import entry_of, has_link
 from .files import WINDOW, Answers, SftpReader, SftpWriter
+from .renaming import rename_by_hand
 
 _T = TypeVar("_T")
 #: Octets that the server may send before we have taken them: the window of a channel.
@@ -245,17 +246,7 @@ class SftpSession:
         except FaultError as error:
             if error.fault.kind is not Kind.UNSUPPORTED:
                 raise
-            await self._rename_by_hand(source, target)
-
-    async def _rename_by_hand(self, source: bytes, target: bytes) -> None:
-        """The rename of SFTP 3 does not replace: remove what is there first, if the rename fails."""
-        try:
-            await self._ask(lambda: self._client.rename(source, target))
-        except FaultError as error:
-            if error.fault.kind not in (Kind.UNKNOWN, Kind.PATH_EXISTS):
-                raise
-            await self._ask(lambda: self._client.remove(target))
-            await self._ask(lambda: self._client.rename(source, target))
+            await rename_by_hand(self._client, self._ask, source, target)
 
     async def set_modified(self, files: Sequence[tuple[str, datetime]]) -> Sequence[Fault | None]:
         """Set modification times, in whole seconds, pipelined; None for success."""

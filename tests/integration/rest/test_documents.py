@@ -100,6 +100,7 @@ def test_the_document_of_a_task(api: Api, alice: User, ep1: Endpoint, ep2: Endpo
         "encrypt_data": False,
         "verify_checksum": False,
         "delete_destination_extra": False,
+        "confirm_deletion_above": None,
         "preserve_timestamp": False,
         "skip_source_errors": False,
         "fail_on_quota_errors": False,
@@ -268,6 +269,8 @@ _NOT_HERE = {
     ("PUT", f"{_E}/subscription"): 501,
     ("PUT", f"{_E}/subscription_admin_verified"): 501,
     ("POST", f"{_T}/remove"): 409,
+    ("POST", f"{_T}/confirm_deletion"): 409,
+    ("POST", f"{_T}/refuse_deletion"): 409,
     ("POST", f"{_T}/retry"): 409,
     ("POST", f"{_T}/run_again"): 400,
     # Its servers are no ssh accounts.

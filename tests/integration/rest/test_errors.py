@@ -258,6 +258,7 @@ SHAPES: dict[str, Shape] = {
         **_SUBMISSION, "source_endpoint": NEEDED, "destination_endpoint": NEEDED, "DATA": ITEMS,
         "sync_level": NUMBER, "verify_checksum": FLAG, "preserve_timestamp": FLAG, "encrypt_data": FLAG,
         "skip_source_errors": FLAG, "fail_on_quota_errors": FLAG, "delete_destination_extra": FLAG,
+        "confirm_deletion_above": NUMBER,
         "recursive_symlinks": TEXT, "filter_rules": Field((list,)), "store_base_path_info": FLAG,
         "source_local_user": TEXT, "destination_local_user": TEXT,
         "perf_cc": NUMBER, "perf_p": NUMBER, "perf_pp": NUMBER, "perf_udt": FLAG, "tuning": TEXT,

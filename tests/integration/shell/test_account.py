@@ -194,6 +194,8 @@ REST = {
     "cancel": [_CANCEL],
     "pause": [("POST", f"{_T}/pause")],
     "resume": [("POST", f"{_T}/resume")],
+    "confirm-deletion": [("POST", f"{_T}/confirm_deletion")],
+    "refuse-deletion": [("POST", f"{_T}/refuse_deletion")],
     "modify": [("PUT", _T)],
     "retry": [("GET", f"{_T}/skipped_errors"), _TRANSFER, _DELETE],
     **{name: [] for name in ("help", "man", "exit", "quit", "logout")},

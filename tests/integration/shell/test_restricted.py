@@ -59,6 +59,8 @@ events {task}
 cancel {task}
 pause {task}
 resume {task}
+confirm-deletion {task}
+refuse-deletion {task}
 wait --timeout 1 {task}
 modify --label taken {task}
 retry {task}

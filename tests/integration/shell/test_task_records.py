@@ -107,7 +107,8 @@ def test_nobody_sees_tasks_of_others(task: Task, charlie: User) -> None:
     shell = Shell(charlie)
     assert shell.ok("status -a") == ""
     for line in ("status {}", "details {}", "events {}", "wait {}", "cancel {}", "modify --label x {}", "retry {}",
-                 "pause {}", "resume {}", "details --failed-files {}", "details -t {}"):  # fmt: skip
+                 "pause {}", "resume {}", "confirm-deletion {}", "refuse-deletion {}",
+                 "details --failed-files {}", "details -t {}"):  # fmt: skip
         assert shell.fails(line.format(task.pk)) == f"Error: No such task id '{task.pk}'\n"
     task.refresh_from_db()
     assert (task.label, task.cancel_requested_at) == ("night/1.2", None)

@@ -104,8 +104,8 @@ def test_all_options_of_a_transfer(shell: Shell) -> None:
     assert {name: task.options[name] for name in wanted} == wanted
     assert abs(task.deadline - task.request_time - timedelta(days=2)) < timedelta(seconds=30)
     assert task_of(shell.ok("transfer --no-verify-checksum ep1/a ep2/b")).options["verify_checksum"] is False
-    assert task_of(shell.ok("transfer -- ep1/a ep2/b -s2")).options["sync_level"] == 2
-    assert task_of(shell.ok("transfer", ["ep1/a ep2/b -s 1", "ep1/c ep2/d -s1"])).options["sync_level"] == 1
+    assert task_of(shell.ok("transfer -- ep1/a ep2/c -s2")).options["sync_level"] == 2
+    assert task_of(shell.ok("transfer", ["ep1/a ep2/f -s 1", "ep1/c ep2/d -s1"])).options["sync_level"] == 1
 
 
 def test_the_command_of_a_task_is_kept_as_it_was_given(shell: Shell) -> None:

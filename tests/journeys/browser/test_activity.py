@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -14,6 +14,7 @@ from deploy.stack.free_ports import free_port
 from tests.browsers import chromium
 from tests.browsers.chromium import ENTER, Chromium
 from tests.journeys.browser.test_pages import HOW_TO_GET_IT, check_page, sign_in
+from tests.journeys.conftest import Site
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.timeout(240)
@@ -173,3 +174,35 @@ def test_failed_files_are_found_by_their_cause_and_retried_in_two_presses(browse
     eventually(lambda: browser.shows("A new task was accepted."))
     assert not browser.address.endswith(task)
     service.wait(browser.address.rpartition("/")[2])
+
+
+def test_a_mirror_of_a_source_that_is_not_mounted_waits_for_its_owner(
+    browser: Chromium, service: Api, site: Callable[..., Site]
+) -> None:
+    left, right = site("left", "own"), site("right", "own")
+    (left.folder / "run").mkdir()
+    for name in ("one", "two"):
+        (right.folder / "run").mkdir(exist_ok=True)
+        (right.folder / "run" / name).write_text("precious")
+    options = {"recursive": True, "delete_destination_extra": True, "confirm_deletion_above": 50}
+
+    def ask() -> str:
+        task = service.transfer(left.id, left.path("run/"), right.id, right.path("run/"), **options)
+        assert service.wait(task)["nice_status"] == "DELETION_UNCONFIRMED"
+        browser.open(f"{service.url}/activity/{task}")
+        return task
+
+    first = ask()
+    assert browser.shows("2 of the 2 entries at the destination would be deleted")
+    check_page(browser)
+    browser.resize(1280)
+    browser.click("form[action$=refuse-deletion] button")
+    eventually(lambda: service.call("GET", f"/task/{first}")["status"] == "SUCCEEDED")
+    assert sorted(one.name for one in (right.folder / "run").iterdir()) == ["one", "two"]
+    second = ask()
+    browser.click("form[action$=confirm-deletion] button")
+    eventually(lambda: browser.run("return Boolean(document.querySelector('dialog .danger'))"))
+    assert service.call("GET", f"/task/{second}")["status"] == "INACTIVE"
+    browser.click("dialog .danger")
+    eventually(lambda: service.call("GET", f"/task/{second}")["status"] == "SUCCEEDED")
+    assert not list((right.folder / "run").iterdir())

@@ -58,6 +58,8 @@ class World:
     delete: bool = False
     stream_only: bool = False
     same_endpoint: bool = False
+    #: The servers of both endpoints may show one storage.
+    near: bool = False
     #: The destination is a shared endpoint.
     to_share: bool = False
     max_sessions: int = 5
@@ -91,7 +93,7 @@ class World:
 
     def new_sessions(self, fuse: Fuse | None) -> MemorySessions:
         destination = self.source if self.same_endpoint or self.delete else self.destination
-        return self.servers(
+        sessions = self.servers(
             self.source,
             destination,
             faults=self.script,
@@ -100,6 +102,8 @@ class World:
             trusted=self.trusted,
             latency=self.latency,
         )
+        sessions.near = self.near
+        return sessions
 
     def spec(self) -> TaskSpec:
         root = "" if self.to_share else None

@@ -95,6 +95,10 @@ def test_a_deadline_that_has_passed_or_has_no_zone_is_refused(moment: datetime) 
         ("filter_rules", {}), ("filter_rules", [1]), ("filter_rules", [{"method": "include"}]),
         ("filter_rules", [{"method": "keep", "name": "*"}]),
         ("filter_rules", [{"method": "exclude", "name": "*", "type": "x"}]),
+        ("filter_rules", [{"method": "exclude", "name": "A/B"}]),
+        ("filter_rules", [{"method": "exclude", "name": "B/"}]),
+        ("filter_rules", [{"method": "include", "name": "/*"}]),
+        ("filter_rules", [{"method": "exclude", "name": ".."}]),
     ],
 )  # fmt: skip
 def test_a_bad_option_is_refused_by_its_name(name: str, value: object) -> None:

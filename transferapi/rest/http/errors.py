@@ -59,6 +59,7 @@ from identity.issuers.oauth_errors import OAuthError
 from identity.vault.errors import CredentialUnusableError, SecretTooLargeError, VaultKeyNotConfiguredError
 from transferapi.tasks.errors import (
     NoCredentialError,
+    NothingToConfirmError,
     OwnerNotFoundError,
     RequestError,
     TaskCompleteError,
@@ -181,6 +182,7 @@ _CODES: dict[type[CategorizedError], str] = {
     SubjectNotProvenError: "ClientError.SubjectNotProven",
     TaskNotCompleteError: "TaskNotComplete",
     TaskCompleteError: "TaskComplete",
+    NothingToConfirmError: "NothingToConfirm",
     TimerEndedError: "TimerEnded",
     TimerHeldError: "TimerHeld",
     NoCredentialError: "NoCredException",

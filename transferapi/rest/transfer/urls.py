@@ -57,6 +57,8 @@ urlpatterns = [
     path(f"{T}/cancel", tasks.TaskCancel.as_view()),
     path(f"{T}/pause", tasks.TaskPause.as_view()),
     path(f"{T}/resume", tasks.TaskResume.as_view()),
+    path(f"{T}/confirm_deletion", tasks.ConfirmDeletion.as_view()),
+    path(f"{T}/refuse_deletion", tasks.RefuseDeletion.as_view()),
     path(f"{T}/retry", tasks.RetryTask.as_view()),
     path(f"{T}/run_again", tasks.RunAgain.as_view()),
     path(f"{T}/event_list", tasks.EventList.as_view()),

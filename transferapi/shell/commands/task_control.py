@@ -1,4 +1,4 @@
-"""wait, cancel, pause, resume, modify, retry: what a user does with tasks that exist."""
+"""What a user does with tasks that exist: wait, cancel, pause, resume, modify, retry, and answers about deletions."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from transferapi.tasks import moves, queries
 from transferapi.tasks.items import retry as retries
 from transferapi.tasks.items.retry import NewTask
 from transferapi.tasks.managers import actions
+from transferapi.tasks.worker import deletion_requests
 
 #: Tasks of one `wait` or `cancel`.
 MOST = 100
@@ -94,6 +95,29 @@ def resume(context: Context, arguments: Arguments) -> None:
     for one in _ids(arguments):
         context.call(actions.resume_own, context.user, one)
     answer(context, arguments, "result", "Resumed", "Your pause of the tasks is over")
+
+
+@command("confirm-deletion", "[OPTIONS] ID [ID ...]", Heading.TASKS, FORM,
+         summary="Let mirrors delete what they have asked about")  # fmt: skip
+def confirm_deletion(context: Context, arguments: Arguments) -> None:
+    """Answers tasks that wait because a mirror would delete much of its destination (`transfer --delete
+    --confirm-above`, and the page): they go on, and delete all that the source does not have. There is no output.
+    `details ID` says how much that is. Look first whether the source is complete: a disk that is not mounted is empty.
+    """
+    for one in _ids(arguments):
+        context.call(deletion_requests.answer, context.user, one, delete=True)
+    answer(context, arguments, "result", "Confirmed", "The tasks are queued again, and delete")
+
+
+@command("refuse-deletion", "[OPTIONS] ID [ID ...]", Heading.TASKS, FORM,
+         summary="End mirrors without the deletion that they have asked about")  # fmt: skip
+def refuse_deletion(context: Context, arguments: Arguments) -> None:
+    """Answers tasks that wait as for `confirm-deletion`, in the other way: they end without a deletion. What has
+    arrived stays. There is no output.
+    """
+    for one in _ids(arguments):
+        context.call(deletion_requests.answer, context.user, one, delete=False)
+    answer(context, arguments, "result", "Refused", "The tasks are queued again, and end without a deletion")
 
 
 @command("modify", "[OPTIONS] ID", Heading.TASKS, submissions.DEADLINE, submissions.LABEL, FORM,

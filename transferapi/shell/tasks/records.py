@@ -103,6 +103,7 @@ DETAILS = Table[Task](
     Column("Fatal Error Description", lambda task: task.fatal_error_description),
     Column("Data Protection", lambda task: task.data_protection),
     Column("Data Way", lambda task: task.data_way),
+    Column("Confirm Above", lambda task: task.options.get("confirm_deletion_above"), ("confirm_deletion_above",)),
     document=_document,
 )
 

@@ -16,6 +16,7 @@ from transferapi.shell.operation_errors import not_activated
 from transferapi.shell.options import Arguments, Option, flag, option
 from transferapi.tasks import submission
 from transferapi.tasks.errors import NoCredentialError
+from transferapi.tasks.items import overlaps
 from transferapi.tasks.models import Task
 from transferapi.tasks.submission import DeleteRequest, TransferRequest
 
@@ -58,6 +59,7 @@ RECURSIVE: Option = flag("-r", "--recursive", after=True, about="folders too, wi
 #: Option of the shell -> option of a submission.
 _NAMES = {
     "delete": "delete_destination_extra",
+    "confirm_above": "confirm_deletion_above",
     "encrypt": "encrypt_data",
     "verify": "verify_checksum",
     "preserve_mtime": "preserve_timestamp",
@@ -72,6 +74,8 @@ MOVEMENT: tuple[Option, ...] = (
     option("-s", "--sync", "--sync-level", metavar="LEVEL", key="sync", read=number(0, 3), after=True, about="move a"
            " file only if it is missing (0), has another size (1), is older there (2), has another checksum (3)"),
     flag("--delete", about="in the end delete what only the destination folder has"),
+    option("--confirm-above", metavar="PERCENT", read=number(0, 100), about="with --delete: wait for confirm-deletion"
+           " or refuse-deletion where more than so much of the destination would be deleted"),
     flag("--encrypt", about="encrypt the data on their way"),
     flag("--verify-checksum", key="verify", default=None, about="compare the checksums of both sides"),
     flag("--no-verify-checksum", key="verify", value=False, default=None, about="do not compare checksums"),
@@ -147,7 +151,10 @@ def submitted(
 
 def accepted(context: Context, arguments: Arguments, task: Task, *, made: bool, what: str = "") -> None:
     """Write `Task ID: ...`, or the document of REST. what: was accepted; "": the type of the task."""
+    warning = context.call(overlaps.warning, context.user, task) if made else None
     if arguments["form"] == "json":
-        show(context, documents.accepted(what or task.type.lower(), task, made=made))
-    else:
-        context.out(f"Task ID: {task.pk}\n")
+        show(context, documents.accepted(what or task.type.lower(), task, made=made, warning=warning))
+        return
+    if warning:
+        context.err(f"Warning: {warning}\n")
+    context.out(f"Task ID: {task.pk}\n")

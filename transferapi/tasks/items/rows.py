@@ -13,6 +13,8 @@ from endpoints.sharing.access import Access
 from transferapi.tasks import request_rules
 from transferapi.tasks.errors import RequestError
 
+from .one_server import is_one_server
+
 NO_ITEMS = "ClientError.BadRequest.NoTransferItems"
 NO_LINKS = "No symbolic links are made on a shared endpoint: they could lead out of what is shared."
 
@@ -64,6 +66,8 @@ class TransferRows:
         self._items = items
         self._source, self._destination = source, destination
         self._checked = False
+        #: Whether one path is one file on both sides; None: not known yet.
+        self._one_server: bool | None = None
 
     def __iter__(self) -> Iterator[CheckedItem]:
         if self._checked:
@@ -73,7 +77,6 @@ class TransferRows:
         self._checked = True
 
     def _check(self) -> Iterator[CheckedItem]:
-        same_servers = self._source.host.pk == self._destination.host.pk
         seen = SeenTexts(len(self._items))
         for number, item in enumerate(self._items):
             row = _transfer_row(number, item)
@@ -83,9 +86,14 @@ class TransferRows:
             to = real(self._destination, str(row.destination), write=True)
             if seen.add(to) and self._is_destination_before(number, to):
                 raise RequestError(f"DATA[{number}].destination_path", "Another item has the same destination.")
-            if same_servers:
-                _check_apart(f"DATA[{number}].destination_path", from_, to, item.recursive)
+            if (why := _why_not_apart(from_, to, item.recursive)) and self._is_one_server():
+                raise RequestError(f"DATA[{number}].destination_path", why)
             yield row
+
+    def _is_one_server(self) -> bool:
+        if self._one_server is None:
+            self._one_server = is_one_server(self._source.host, self._destination.host)
+        return self._one_server
 
     def _is_destination_before(self, end: int, destination: str) -> bool:
         """Whether one of the first `end` items has this destination. Two texts may have the same hash."""
@@ -181,9 +189,10 @@ def _checksum(where: str, item: TransferItem) -> dict[str, object]:
     return {"checksum_algorithm": algorithm, "external_checksum": value}
 
 
-def _check_apart(field_: str, source: str, destination: str, recursive: bool | None) -> None:
-    """Check, by the paths alone, that no item is written onto itself and no folder into itself on the same servers."""
+def _why_not_apart(source: str, destination: str, recursive: bool | None) -> str | None:
+    """Why this item cannot be copied on one server, by the paths alone: onto itself, or a folder into itself."""
     if source == destination:
-        raise RequestError(field_, "The destination is the source itself.")
+        return "The destination is the source itself."
     if recursive is not False and destination.startswith(source + "/"):
-        raise RequestError(field_, "The destination lies inside the source.")
+        return "The destination lies inside the source."
+    return None

@@ -170,6 +170,8 @@ function summary() {
 function options() {
   const asked = Object.fromEntries(Object.keys(data.summary).map((name) => [name, value(name).checked]));
   if (value("sync_level").value) asked.sync_level = Number(value("sync_level").value);
+  const confirm = value("confirm_deletion_above").value;
+  if (asked.delete_destination_extra && confirm) asked.confirm_deletion_above = Number(confirm);
   if (value("deadline_days").value !== "1") asked.deadline = new Date(Date.now() + value("deadline_days").value * 86400e3).toISOString();
   if (value("label").value.trim()) asked.label = value("label").value.trim();
   return asked;
@@ -245,8 +247,9 @@ async function copy(source) {
     const mark = markOf(JSON.stringify([source.endpoint.id, target.endpoint.id, items.map((item) => [item.source_path, item.destination_path])]));
     if (!(await preflight(source, target, items, mark, asked))) return;
     const task = await submit({ DATA_TYPE: "transfer", source_endpoint: source.endpoint.id, destination_endpoint: target.endpoint.id, DATA: items, ...asked });
-    localStorage.setItem(SUBMITTED, JSON.stringify([{ mark, task }, ...remembered()].slice(0, MOST_REMEMBERED)));
-    toast(accepted(asked.label, entries), { tone: "good", link: { href: `/activity/${task}`, text: t("Look at the task") } });
+    localStorage.setItem(SUBMITTED, JSON.stringify([{ mark, task: task.task_id }, ...remembered()].slice(0, MOST_REMEMBERED)));
+    toast(accepted(asked.label, entries), { tone: "good", link: { href: `/activity/${task.task_id}`, text: t("Look at the task") } });
+    if (task.warning) toast(task.warning, { tone: "bad" });
     source.selectNone();
     dock.look();
   } catch (error) {
@@ -262,14 +265,14 @@ function accepted(label, entries) {
   return entries.length === 1 ? t("“{name}” is on its way.", { name: plainName(entries[0].name) }) : t("{n} entries are on their way.", { n: count(entries.length) });
 }
 
-/** Submit once: where the answer is lost, the same submission_id finds the same task. */
+/** Submit once, and resolve to the answer: where it is lost, the same submission_id finds the same task. */
 async function submit(transfer) {
   transfer.submission_id = await newId();
   try {
-    return (await api("POST", "/v0.10/transfer", transfer)).task_id;
+    return await api("POST", "/v0.10/transfer", transfer);
   } catch (error) {
     if (error.status) throw error;
-    return (await api("POST", "/v0.10/transfer", transfer)).task_id;
+    return await api("POST", "/v0.10/transfer", transfer);
   }
 }
 

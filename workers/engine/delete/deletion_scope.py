@@ -7,9 +7,12 @@ of the other. Servers identify such folders by the Unique fact (RFC 3659 section
 from __future__ import annotations
 
 import asyncio
+from array import array
+from bisect import bisect_left
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 
 from endpoints.gridftp.faults import Side
+from endpoints.gridftp.patterns import folded_path
 from transferapi.tasks.records import ItemRow
 from workers.engine.paths import parent, trimmed
 from workers.engine.scan.comparison import entry_at
@@ -27,9 +30,33 @@ HIDDEN = (
     "files behind a link might be deleted."
 )
 
+ONE_STORAGE = "Both endpoints are one storage, and a destination folder is a source folder or contains one."
+UNKNOWN_STORAGE = (
+    "Both endpoints may be one storage: no folder can be made at the destination to find out whether a destination "
+    "folder is also a source folder."
+)
+
 
 class DeletionRefusedError(Exception):
     """Nothing may be deleted. Its text is a sentence for the user."""
+
+
+class NameHashes:
+    """Names, 8 octets for each. They are compared by hash: two names with one hash only make an extra file stay."""
+
+    def __init__(self) -> None:
+        self._hashes = array("q")
+
+    def add(self, names: Iterable[str]) -> None:
+        self._hashes.extend(map(hash, names))
+
+    def close(self) -> None:
+        """Sort the names: all were added, and lookups begin."""
+        self._hashes = array("q", sorted(self._hashes))
+
+    def __contains__(self, name: str) -> bool:
+        at = bisect_left(self._hashes, hash(name))
+        return at < len(self._hashes) and self._hashes[at] == hash(name)
 
 
 class DeletionScope:
@@ -44,15 +71,23 @@ class DeletionScope:
         self._work = work
         #: Parent folders of items that are files, by side.
         self._parents: dict[Side, set[str]] = {Side.SOURCE: set(), Side.DESTINATION: set()}
+        #: Folded destinations of items that are files.
+        self._files = NameHashes()
+
+    def has_file(self, path: str) -> bool:
+        """Whether some file systems take this path for the destination of an item that is a file."""
+        return folded_path(path) in self._files
 
     async def make(self) -> None:
         """Raises DeletionRefusedError, FaultError."""
         async for item, is_file in self._items():
             self._add_item(item, is_file)
+        self._files.close()
         if self.roots:
             if not (await self._work.control_sessions.session(Side.DESTINATION)).tells_links:
                 raise DeletionRefusedError(HIDDEN)
             self._check_names()
+            await self._check_storage()
             await self._check_identities()
 
     async def _items(self) -> AsyncIterator[tuple[ItemRow, bool]]:
@@ -67,6 +102,7 @@ class DeletionScope:
         if is_file:
             self._parents[Side.SOURCE].add(parent(source))
             self._parents[Side.DESTINATION].add(parent(destination))
+            self._files.add([folded_path(destination)])
         elif self.roots.setdefault(destination, source) != source:
             raise DeletionRefusedError(f"Two items have the same destination folder: {destination or '/'}")
         if len(self.roots) + sum(map(len, self._parents.values())) > MAX_FOLDERS:
@@ -78,6 +114,7 @@ class DeletionScope:
         names = {root: root for root in self.roots}
         for root in self.roots:
             self._refuse_if_within(root, list(ancestors(root)), names)
+        self._check_folded_names()
         if not self._work.same_endpoint:
             return
         sources = self._real(Side.SOURCE, self.roots.values())
@@ -86,6 +123,17 @@ class DeletionScope:
             self._refuse_if_within(name, [root, *ancestors(root)], sources)
         for source, name in (sources | self._real(Side.SOURCE, self._parents[Side.SOURCE])).items():
             self._refuse_if_within(name, [source, *ancestors(source)], roots)
+
+    def _check_folded_names(self) -> None:
+        """Refuse folders that one file system may take for one, or for a folder inside another, by their spelling."""
+        roots = {folded_path(root): root for root in self.roots}
+        for path in (*self.roots, *self._parents[Side.DESTINATION]):
+            for folder in (path, *ancestors(path)):
+                root = roots.get(folded_path(folder), folder)
+                if root != folder:
+                    raise DeletionRefusedError(
+                        f"Some file systems take two of the folders of the items for one: {root} and {folder}"
+                    )
 
     def _real(self, side: Side, paths: Iterable[str]) -> dict[str, str]:
         """The paths as the servers know them -> the paths as the user knows them."""
@@ -97,6 +145,29 @@ class DeletionScope:
             if folder in others:
                 name = others[folder] or "/"
                 raise DeletionRefusedError(f"The folders of the items lie in each other: {path or '/'} and {name}")
+
+    # ---- by a probe
+
+    async def _check_storage(self) -> None:
+        """Refuse destinations that are a source, or contain one, by another endpoint of the same storage."""
+        probe = self._work.storage_probe
+        if not await probe.is_possible():
+            return
+        sources = {*self.roots.values(), *self._parents[Side.SOURCE]}
+        folders = sorted({folder for source in sources for folder in (source, *ancestors(source))})
+        marked: list[str] = []
+        try:
+            for root in self.roots:
+                if not await probe.mark(root):
+                    raise DeletionRefusedError(UNKNOWN_STORAGE)
+                marked.append(root)
+            for start in range(0, len(folders), PARALLEL_STATS):
+                batch = folders[start : start + PARALLEL_STATS]
+                if any(await asyncio.gather(*map(probe.appears_in, batch))):
+                    raise DeletionRefusedError(ONE_STORAGE)
+        finally:
+            for root in marked:
+                await probe.unmark(root)
 
     # ---- by identity
 

@@ -41,6 +41,10 @@ def is_folder(entry: Entry) -> bool:
     return entry.is_directory and entry.link_target is None
 
 
+class RemovalLimitError(Exception):
+    """More would be removed than was allowed; nothing of the batch that exceeds the limit was."""
+
+
 class EntriesToRemove:
     """Entries of a folder that are to be removed, as many as fit into memory. more: there were others."""
 
@@ -105,6 +109,9 @@ class TreeRemover:
         self.symlinks = 0
         self.names: list[str] = []
         self.fault: Fault | None = None
+        #: The removals sent since `allow`, and the most that it allowed; None: no limit.
+        self.sent = 0
+        self._most: int | None = None
         self._work = work
         self._side = side
         self._keeps = keeps
@@ -118,6 +125,11 @@ class TreeRemover:
     @property
     def removed(self) -> int:
         return self.files + self.folders + self.symlinks
+
+    def allow(self, most: int | None) -> None:
+        """Let no more than so many removals be sent from now on: one more raises RemovalLimitError."""
+        self.sent = 0
+        self._most = most
 
     async def remove(self, folder: str, entries: Sequence[Entry]) -> None:
         """Remove these entries of a folder. Raises FaultError when the connection is lost."""
@@ -245,6 +257,9 @@ class TreeRemover:
         """Remove these. Entries that were missing are left out of the answer."""
         if not paths:
             return {}
+        if self._most is not None and self.sent + len(paths) > self._most:
+            raise RemovalLimitError
+        self.sent += len(paths)
         entries = [(path, folders) for path in paths]
         faults = await self._work.control_sessions.ask(self._side, lambda session: session.remove(entries))
         asked = dict(zip(paths, faults, strict=True))

@@ -12,15 +12,18 @@ from datetime import datetime
 
 from endpoints.gridftp.facts import Entry
 from endpoints.gridftp.faults import NO_FILE, Fault, FaultError, FaultScope, Kind, Side, make_fault
+from endpoints.gridftp.patterns import folded, folded_path
 from transferapi.tasks.records import FaultedItem, FoundFile, ItemRow
 from workers.engine.control_sessions import UnreachableError
 from workers.engine.folders import Folders
 from workers.engine.paths import parent, trimmed
 from workers.engine.queue.queue_feeder import QueueFeeder, write_possible
 from workers.engine.retry import Fail, PassOver, Retry, Skip
+from workers.engine.same_storage import may_be_one
 from workers.engine.work import SliceContext, cancel_all, wait_for
 
 from .checksum_comparison import Compared
+from .folded_names import one_name
 from .links import found_link_item
 from .selection import NameSelection
 from .sync import Sync, WalkSync
@@ -36,6 +39,8 @@ WALKS = 4
 LONGEST = 3600.0
 #: Items that wait for a comparison by checksum; the scan pauses while there are more.
 BACKLOG = 3000
+#: Destinations of items that are compared with each other by their spelling.
+MAX_SPELLINGS = 20_000
 
 
 class Scanner:
@@ -57,6 +62,8 @@ class Scanner:
         #: Items that are being compared by checksum.
         self._comparing: set[int] = set()
         self._walks: dict[int, asyncio.Task[None]] = {}
+        #: Folded destinations of items that are files -> the first spelling.
+        self._spellings: dict[str, str] = {}
         self._faulted: list[FaultedItem] = []
         self._skipped: list[ItemRow] = []
         #: The earliest retry of an item since the slice last read this.
@@ -140,12 +147,10 @@ class Scanner:
             for item, one, _ in found
             if (folder := parent(one.destination_path or "")) in wrong
         }
-        if self.work.same_endpoint:
-            results = await asyncio.gather(*(self._is_itself(one, entry) for _, one, entry in found))
-            for (item, _, _), itself in zip(found, results, strict=True):
-                if itself:
-                    why = "The source and the destination are the same file."
-                    faults[item.id] = request_fault(Kind.AMBIGUOUS_PATH, why)
+        if self.work.same_endpoint or await self.work.storage_probe.is_possible():
+            for item_id in await self._onto_themselves(found):
+                why = "The source and the destination are the same file."
+                faults[item_id] = request_fault(Kind.AMBIGUOUS_PATH, why)
         return faults
 
     # ---- the facts of items
@@ -229,11 +234,28 @@ class Scanner:
     async def _files(self, files: Sequence[tuple[ItemRow, FoundFile, Entry]]) -> None:
         """Write items that are files as rows, after their parent folders are made."""
         faults = await self.prepare_files(files)
+        faults |= await self._folded_together([(item, found) for item, found, _ in files if item.id not in faults])
         for item, _, _ in files:
             if item.id in faults:
                 self.faulted(item, faults[item.id])
         good = [(item, found) for item, found, _ in files if item.id not in faults]
         await self._add_files(await self._compare(good, self._files_sync) if self._files_sync else good)
+
+    async def _folded_together(self, files: Sequence[tuple[ItemRow, FoundFile]]) -> dict[int, Fault]:
+        """The faults of files whose destination is that of an earlier one, by another spelling of its name."""
+        pairs: dict[str, dict[str, tuple[ItemRow, str]]] = {}
+        for item, found in files:
+            path = found.destination_path
+            if path is None or len(self._spellings) >= MAX_SPELLINGS:
+                continue
+            first = self._spellings.setdefault(folded_path(path), path)
+            if first != path and parent(first) == parent(path):
+                pairs.setdefault(parent(path), {})[path.rpartition("/")[2]] = item, first.rpartition("/")[2]
+        faults: dict[int, Fault] = {}
+        for folder, names in pairs.items():
+            found_faults = await one_name(self.work, folder, {name: other for name, (_, other) in names.items()})
+            faults |= {names[name][0].id: fault for name, fault in found_faults.items()}
+        return faults
 
     async def _compare(
         self, files: Sequence[tuple[ItemRow, FoundFile]], sync: WalkSync
@@ -265,12 +287,34 @@ class Scanner:
         for (item, _), fault in await write_possible(self.feeder.add_file_items, found):
             self.faulted(item, fault)
 
-    async def _is_itself(self, found: FoundFile, entry: Entry) -> bool:
-        """Whether a file would be written over itself under another name: through a link, or "/~/" for the home."""
-        if not entry.unique or found.link_target is not None:
+    async def _onto_themselves(self, found: Sequence[tuple[ItemRow, FoundFile, Entry]]) -> list[int]:
+        """The items of files that would be written over themselves: by a link, "/~/" for the home, another endpoint."""
+        files = [(item, one, entry) for item, one, entry in found if one.link_target is None]
+        there = await asyncio.gather(
+            *(self._stat(Side.DESTINATION, one.destination_path or "/") for _, one, _ in files)
+        )
+        folders: dict[tuple[str, str], bool] = {}
+        answers = [
+            not isinstance(other, Fault) and await self._is_itself(one, entry, other, folders)
+            for (_, one, entry), other in zip(files, there, strict=True)
+        ]
+        return [item.id for (item, _, _), itself in zip(files, answers, strict=True) if itself]
+
+    async def _is_itself(
+        self, found: FoundFile, entry: Entry, there: Entry, folders: dict[tuple[str, str], bool]
+    ) -> bool:
+        """Whether this file is the entry at its destination. folders: answers about folders of both sides."""
+        same_identity = bool(entry.unique) and entry.unique == there.unique
+        if self.work.same_endpoint:
+            return same_identity
+        if not may_be_one(entry, there):
             return False
-        there = await self._stat(Side.DESTINATION, found.destination_path or "/")
-        return not isinstance(there, Fault) and there.unique == entry.unique
+        if same_identity or _last(found.source_path) != _last(found.destination_path):
+            return same_identity
+        pair = parent(found.source_path), parent(found.destination_path or "")
+        if pair not in folders:
+            folders[pair] = await self.work.storage_probe.is_one_folder(*pair)
+        return folders[pair]
 
     # ---- walks
 
@@ -334,6 +378,11 @@ class Scanner:
         if faulted:
             await self.work.store.items_faulted(faulted)
         await asyncio.gather(*(self.work.store.item_scanned(item, 0, 0) for item in skipped))
+
+
+def _last(path: str | None) -> str:
+    """The last name of a path, as every file system may compare it."""
+    return folded((path or "").rpartition("/")[2])
 
 
 def _is_lost(result: Entry | Fault) -> bool:

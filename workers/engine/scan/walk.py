@@ -21,10 +21,12 @@ from workers.engine.paths import is_a_name, parent
 from workers.engine.queue.queue_feeder import QueueFeeder, write_possible
 from workers.engine.queue.write_names import is_temporary
 from workers.engine.retry import FIRST_DELAY, worse
+from workers.engine.same_storage import DestinationProbe
 from workers.engine.work import SliceContext, cancel_all
 
 from .checksum_comparison import Compared
 from .comparison import DestinationFolder, entry_at
+from .folded_names import FoldedNames
 from .links import found_link, relative
 from .selection import EVERYTHING, Links, NameSelection
 from .sync import Sync
@@ -90,6 +92,7 @@ class Walk:
         self._avoid = ""
         #: The path of the root, on servers that report full paths of link targets.
         self._real_root: str | None = None
+        self._destination_probe = DestinationProbe(work.storage_probe, item.id)
 
     async def run(self) -> None:
         """Raises FaultError when the root cannot be used, or when the connection is lost again and again.
@@ -101,6 +104,7 @@ class Walk:
             await self._finish()
         finally:
             self._memory.close()
+            await self._destination_probe.end()
 
     async def _scan_all(self) -> None:
         try:
@@ -118,7 +122,8 @@ class Walk:
 
     async def _begin(self) -> None:
         """Prepare; in parallel with the listing of the source where the found files do not depend on it."""
-        plain = not (self._sync or self._work.same_endpoint) and self._selection.links is Links.IGNORE
+        alone = not (self._work.same_endpoint or await self._work.storage_probe.is_possible())
+        plain = alone and not self._sync and self._selection.links is Links.IGNORE
         if plain and self._root.destination is not None:
             self._preparing = asyncio.create_task(self._make_root())
         else:
@@ -160,6 +165,7 @@ class Walk:
         if self._selection.links is not Links.IGNORE:
             await self._prepare_for_links()
         self._stack = [self._root]
+        await self._destination_probe.begin(self._root.source, self._root.destination)
         if self._work.same_endpoint:
             self._avoid = await self._folders.identity(Side.DESTINATION, self._root.destination or "")
             if self._avoid and self._avoid == await self._folders.identity(Side.SOURCE, self._root.source):
@@ -324,14 +330,16 @@ class Walk:
 
     async def _read(self, folder: Folder, there: DestinationFolder | None, listing: FolderListing) -> None:
         """Read the listing of the source; there: the destination folder, where files are compared."""
-        async for entries in self._work.control_sessions.listing(Side.SOURCE, folder.source or "/"):
-            for entry in entries:
-                self._add_entry(folder, entry, listing)
-            found, listing.found = listing.found, []
-            if listing.followed:
-                found = await self._without_self_links(found, listing)
-            self._found += await self._sync.sort(self.item, found, there) if self._sync and there else found
-            await self._flush_if_due()
+        with FoldedNames(self._work, folder, self._prepared, self._skip_or_fail) as names:
+            async for entries in self._work.control_sessions.listing(Side.SOURCE, folder.source or "/"):
+                copied = [one for one in entries if not self._destination_probe.is_ours(folder.source, one.name)]
+                for entry in await names.apart(copied):
+                    self._add_entry(folder, entry, listing)
+                found, listing.found = listing.found, []
+                if listing.followed:
+                    found = await self._without_self_links(found, listing)
+                self._found += await self._sync.sort(self.item, found, there) if self._sync and there else found
+                await self._flush_if_due()
 
     async def _without_self_links(self, found: Sequence[FoundFile], listing: FolderListing) -> list[FoundFile]:
         """Leave out files that would be written over the target of their own link."""

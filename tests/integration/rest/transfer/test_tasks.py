@@ -632,5 +632,5 @@ def test_a_submission_costs_the_same_number_of_queries_for_any_number_of_items(
 ) -> None:
     api.get("/submission_id")
     many = [{"source_path": f"/a/{n}", "destination_path": f"/b/{n}"} for n in range(items)]
-    with django_assert_max_num_queries(17):
+    with django_assert_max_num_queries(18):
         assert api.post("/transfer", transfer(*many)).status == 202

@@ -73,6 +73,14 @@ _TRANSFER_OPTIONS = unchecked(
             "delete_destination_extra",
             t.about("after the transfer, delete files that only the destination has", t.FLAG),
         ),
+        Field(
+            "confirm_deletion_above",
+            t.about(
+                "where more than so many percent of the destination would be deleted, the task waits for "
+                "confirm_deletion or refuse_deletion; absent: it deletes",
+                {"type": "integer", "minimum": 0, "maximum": 100},
+            ),
+        ),
         Field("recursive_symlinks", {**t.one_of("ignore", "keep", "copy"), "default": "ignore"}),
         Field("filter_rules", t.list_of(FILTER_RULE.schema, maxItems=options.MAX_FILTER_RULES)),
         Field("store_base_path_info", t.about("events name the folders that all items lie in", t.FLAG)),
@@ -201,6 +209,10 @@ _ACCEPTED = (
     Field[None]("task_id", t.UUID, example=_TASK),
     Field[None]("submission_id", t.UUID, example=SUBMISSION.example),
     Field[None]("task_link", LINK.ref, example=LINK.example),
+    #: An extension of ours.
+    Field[None](
+        "warning", t.about("a task that is under way and writes to the same place; null: none is known", t.MAYBE_TEXT)
+    ),
 )
 _MESSAGE = "The {} has been accepted and a task has been created and queued for execution"
 
@@ -223,8 +235,11 @@ RETRY_RESULT = _accepted("retry", f"/task/{_TASK}/retry")
 RUN_AGAIN_RESULT = _accepted("run_again", f"/task/{_TASK}/run_again")
 
 
-def accepted(what: str, task: Task, *, made: bool) -> dict[str, Any]:
-    """The answer to a submission. what: "transfer" or "delete"; made: not by an earlier request with its id."""
+def accepted(what: str, task: Task, *, made: bool, warning: str | None = None) -> dict[str, Any]:
+    """The answer to a submission. what: "transfer" or "delete"; made: not by an earlier request with its id.
+
+    warning: see `items.overlaps`.
+    """
     repeated = f"This submission_id was used before; it is the {what} of this task"
     return {
         "DATA_TYPE": f"{what}_result",
@@ -233,4 +248,5 @@ def accepted(what: str, task: Task, *, made: bool) -> dict[str, Any]:
         "task_id": str(task.pk),
         "submission_id": str(task.submission_id),
         "task_link": LINK.document(task),
+        "warning": warning,
     }

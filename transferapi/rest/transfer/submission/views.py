@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import uuid
+from typing import cast
 
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from identity.models import User
 from transferapi.rest.http.base import LargeBodies, View, result
 from transferapi.rest.http.content_negotiation import TextXMLParser, XMLParser
 from transferapi.rest.http.errors import request_id, resource
 from transferapi.rest.http.parsing import Document, ItemsParser
 from transferapi.rest.openapi import description
+from transferapi.tasks.items import overlaps
 from transferapi.tasks.models import Task
 from transferapi.tasks.submission import (
     DeleteRequest,
@@ -107,7 +110,8 @@ def _transfer_item(document: Document) -> TransferItem:
 
 def accepted(request: Request, what: str, task: Task, made: bool) -> Response:
     """The answer to a request that makes a task, as `documents.accepted` has it."""
-    body = documents.accepted(what, task, made=made)
+    warning = overlaps.warning(cast(User, request.user), task) if made else None
+    body = documents.accepted(what, task, made=made, warning=warning)
     return Response({**body, "request_id": request_id(request), "resource": resource(request)}, status=202)
 
 

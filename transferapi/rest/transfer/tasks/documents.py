@@ -176,6 +176,15 @@ TASK = ResponseDocument[Task](
     _option("encrypt_data"),
     _option("verify_checksum"),
     _option("delete_destination_extra"),
+    #: An extension of ours.
+    Field(
+        "confirm_deletion_above",
+        t.about(
+            "percent of the destination above which a mirror waits for your answer; null: it never does", t.MAYBE_NUMBER
+        ),
+        lambda row: row.options.get("confirm_deletion_above"),
+        50,
+    ),
     _option("preserve_timestamp"),
     _option("skip_source_errors"),
     _option("fail_on_quota_errors"),

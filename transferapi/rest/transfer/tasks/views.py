@@ -19,6 +19,7 @@ from transferapi.tasks.forecast import services as forecasts
 from transferapi.tasks.history import repeat
 from transferapi.tasks.items.retry import NewTask, retry
 from transferapi.tasks.managers import actions
+from transferapi.tasks.worker import deletion_requests
 
 from . import documents
 
@@ -95,6 +96,20 @@ class TaskResume(View):
     def post(self, request: Request, task: str) -> Response:
         actions.resume_own(self.user, task_id(task))
         return result(request, "Resumed", "Your pause of the task is over")
+
+
+class ConfirmDeletion(View):
+    @description.operation("Let a mirror delete what it has asked about", answer="result")
+    def post(self, request: Request, task: str) -> Response:
+        deletion_requests.answer(self.user, task_id(task), delete=True)
+        return result(request, "Confirmed", "The task is queued again, and deletes what the source does not have")
+
+
+class RefuseDeletion(View):
+    @description.operation("End a mirror without the deletion that it has asked about", answer="result")
+    def post(self, request: Request, task: str) -> Response:
+        deletion_requests.answer(self.user, task_id(task), delete=False)
+        return result(request, "Refused", "The task is queued again, and ends without a deletion")
 
 
 class RetryTask(View):

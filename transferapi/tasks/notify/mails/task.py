@@ -128,6 +128,23 @@ def _notify_owner(task: Task, endpoint: Endpoint, why: str, now: datetime) -> No
     _write(task, key, subject, lines, "notify_on_inactive", now)
 
 
+def deletion_unconfirmed(task: Task, extra: int, total: int, now: datetime) -> None:
+    """Write the mail about a mirror that waits for its owner's answer: once for each task and number."""
+    if not _wanted(task, "notify_on_inactive"):
+        return
+    with speaking_to(task.owner):
+        counts = {"extra": extra, "total": total}
+        why = _(
+            "All files have arrived. To mirror the source, %(extra)d of the %(total)d entries at the destination would "
+            "be deleted. Look whether the source is complete: a disk that is not mounted is empty."
+        )
+        lines = [_("%(task)s waits for you.") % {"task": _what(task)}, "", why % counts, ""]
+        lines.append(_("Confirm the deletion or refuse it, on the page of the task; until then nothing is deleted."))
+        lines.append(_("The deadline of the task is %(time)s; you can change it.") % {"time": _time(task.deadline)})
+        subject = _("%(task)s asks before it deletes") % {"task": _short(task)}
+        _write(task, f"deletion:{task.pk}:{extra}:{total}", subject, lines, "notify_on_inactive", now)
+
+
 def expiring(
     task: Task, endpoint: Endpoint, held: CredentialInfo, why: Callable[[], str], how: Callable[[], str], now: datetime
 ) -> None:

@@ -1,0 +1,113 @@
+"""Renames over SFTP on a server without posix-rename@openssh.com, whose rename does not replace."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import asyncssh
+import pytest
+
+from endpoints.gridftp.faults import FaultError, Kind
+from endpoints.ssh.sftp.session import SftpSession
+from tests.gridftp.lying_sftp import LyingSftp, lying
+
+
+class PlainRename(LyingSftp):
+    """The rename of the draft, with plain failures. lost: renames that fail although nothing is in the way."""
+
+    lost = 0
+
+    def posix_rename(self, oldpath: bytes, newpath: bytes) -> None:
+        raise asyncssh.SFTPOpUnsupported("no posix-rename")
+
+    def rename(self, oldpath: bytes, newpath: bytes) -> None:
+        if not os.path.lexists(oldpath) or os.path.lexists(newpath):
+            raise asyncssh.SFTPFailure("Failure")
+        if type(self).lost:
+            type(self).lost -= 1
+            raise asyncssh.SFTPFailure("Failure")
+        os.rename(oldpath, newpath)
+
+
+def in_lower_case(path: bytes) -> bytes:
+    """The path with its last name in lower case."""
+    folder, name = os.path.split(path)
+    return os.path.join(folder, name.lower())
+
+
+class Folding(PlainRename):
+    """It takes names that differ by case for one, as on macOS and Windows: both are stored in lower case."""
+
+    def rename(self, oldpath: bytes, newpath: bytes) -> None:
+        super().rename(in_lower_case(oldpath), in_lower_case(newpath))
+
+    def remove(self, path: bytes) -> None:
+        os.remove(in_lower_case(path))
+
+    def lstat(self, path: bytes) -> os.stat_result:
+        return os.lstat(in_lower_case(path))
+
+
+@pytest.fixture
+async def session(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[SftpSession]:
+    kind = getattr(request, "param", PlainRename)
+    kind.lost = 0
+    async with lying(tmp_path, kind) as end:
+        session = await end.login.open_session(end.host, end.port)  # type: ignore[attr-defined]
+        yield session
+        await session.close()
+
+
+async def test_a_rename_replaces_a_file(session: SftpSession, tmp_path: Path) -> None:
+    (tmp_path / "new").write_text("new")
+    (tmp_path / "old").write_text("old")
+    await session.rename(f"{tmp_path}/new", f"{tmp_path}/old")
+    assert (tmp_path / "old").read_text() == "new"
+    assert not (tmp_path / "new").exists()
+
+
+async def test_a_rename_of_a_missing_file_removes_nothing(session: SftpSession, tmp_path: Path) -> None:
+    (tmp_path / "old").write_text("old")
+    with pytest.raises(FaultError) as refused:
+        await session.rename(f"{tmp_path}/new", f"{tmp_path}/old")
+    assert refused.value.fault.kind is Kind.FILE_NOT_FOUND
+    assert (tmp_path / "old").read_text() == "old"
+
+
+async def test_a_rename_of_a_dangling_link_replaces_a_file(session: SftpSession, tmp_path: Path) -> None:
+    (tmp_path / "new").symlink_to("nowhere")
+    (tmp_path / "old").write_text("old")
+    await session.rename(f"{tmp_path}/new", f"{tmp_path}/old")
+    assert os.readlink(tmp_path / "old") == "nowhere"
+
+
+async def test_a_rename_that_fails_for_another_reason_removes_nothing(session: SftpSession, tmp_path: Path) -> None:
+    PlainRename.lost = 1
+    (tmp_path / "new").write_text("new")
+    with pytest.raises(FaultError):
+        await session.rename(f"{tmp_path}/new", f"{tmp_path}/other")
+    assert (tmp_path / "new").read_text() == "new"
+
+
+async def test_a_rename_that_fails_after_the_removal_says_where_the_content_is(
+    session: SftpSession, tmp_path: Path
+) -> None:
+    (tmp_path / "new").write_text("new")
+    (tmp_path / "old").write_text("old")
+    PlainRename.lost = 1
+    with pytest.raises(FaultError) as failed:
+        await session.rename(f"{tmp_path}/new", f"{tmp_path}/old")
+    assert f'The content is in "{tmp_path}/new"' in failed.value.fault.advice
+    assert (tmp_path / "new").read_text() == "new"
+
+
+@pytest.mark.parametrize("session", [Folding], indirect=True)
+async def test_a_rename_to_another_case_of_the_same_name_does_not_remove_the_file(
+    session: SftpSession, tmp_path: Path
+) -> None:
+    (tmp_path / "report").write_text("content")
+    with pytest.raises(FaultError):
+        await session.rename(f"{tmp_path}/report", f"{tmp_path}/Report")
+    assert (tmp_path / "report").read_text() == "content"

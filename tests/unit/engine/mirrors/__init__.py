@@ -1,0 +1,1 @@
+"""Mirrors, and destinations that could lose what they have."""

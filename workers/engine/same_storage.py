@@ -1,0 +1,142 @@
+"""Whether two endpoints are one storage: a folder that is made at the destination and appears at the source proves it.
+
+The protocols cannot tell: SFTP has no identity of files, and servers of different kinds report different ones. The
+probe writes to the destination only, and only where the servers may share storage (`SessionFactory.may_share_storage`):
+one empty folder with a name that no file has, removed at once or at the end of the scan.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+
+from endpoints.gridftp.facts import Entry
+from endpoints.gridftp.faults import Fault, FaultError, FaultScope, Kind, Side
+
+from .control_sessions import ControlSessions, UnreachableError
+from .paths import trimmed
+from .ports import SessionFactory
+
+#: Seconds by which two servers may report the time of one file differently: time zones, and listings without seconds.
+CLOCKS = 26 * 3600.0
+#: Seconds for the removal of a folder after the scan, which may have been canceled.
+REMOVAL = 5.0
+
+
+class StorageProbe:
+    """The probe of one slice. Its names are the same in all slices of the task, so that the next one removes them."""
+
+    def __init__(
+        self, task_id: str, sessions: SessionFactory, control_sessions: ControlSessions, *, same_endpoint: bool
+    ) -> None:
+        self._prefix = f".waybill-{hashlib.blake2b(task_id.encode(), digest_size=8).hexdigest()}-"
+        self._sessions = sessions
+        self._control_sessions = control_sessions
+        self._same_endpoint = same_endpoint
+        self._possible: bool | None = None
+
+    async def is_possible(self) -> bool:
+        """Whether two different endpoints may be one storage. On one endpoint, names and identities are compared."""
+        if self._possible is None:
+            self._possible = not self._same_endpoint and await self._sessions.may_share_storage()
+        return self._possible
+
+    def name(self, item_id: int) -> str:
+        """The name of the probe's folder for an item of the task; 0: for the whole task."""
+        return f"{self._prefix}{item_id}"
+
+    def is_ours(self, name: str) -> bool:
+        """Whether an entry is a folder of this probe."""
+        return name.startswith(self._prefix)
+
+    async def mark(self, folder: str, item_id: int = 0) -> bool:
+        """Make the probe's folder in this folder of the destination. Returns False where that is refused."""
+        path = f"{trimmed(folder)}/{self.name(item_id)}"
+        try:
+            await self._control_sessions.ask(Side.DESTINATION, lambda session: session.make_directories([path]))
+        except UnreachableError:
+            raise
+        except FaultError as error:
+            if error.fault.scope is not FaultScope.FILE:
+                raise
+            return False
+        return True
+
+    async def unmark(self, folder: str, item_id: int = 0) -> None:
+        """Remove it. A removal that fails is left for the next slice."""
+        path = f"{trimmed(folder)}/{self.name(item_id)}"
+        try:
+            async with asyncio.timeout(REMOVAL):
+                await self._control_sessions.ask(Side.DESTINATION, lambda session: session.remove([(path, True)]))
+        except (FaultError, TimeoutError):
+            return
+
+    async def appears_in(self, folder: str, item_id: int = 0) -> bool:
+        """Whether the probe's folder is in this folder of the source. Raises FaultError."""
+        path = f"{trimmed(folder)}/{self.name(item_id)}"
+        try:
+            await self._control_sessions.stat(Side.SOURCE, path)
+        except UnreachableError:
+            raise
+        except FaultError as error:
+            if error.fault.scope is not FaultScope.FILE:
+                raise
+            return False
+        return True
+
+    async def is_one_folder(self, source: str, destination: str) -> bool:
+        """Whether these are one folder. False where the destination refuses the probe."""
+        if not await self.mark(destination):
+            return False
+        try:
+            return await self.appears_in(source)
+        finally:
+            await self.unmark(destination)
+
+
+class DestinationProbe:
+    """The probe of a walk: the destination is marked while the source is listed, so that it is found inside it."""
+
+    def __init__(self, probe: StorageProbe, item_id: int) -> None:
+        self._probe = probe
+        self._item_id = item_id
+        #: The folder that is marked.
+        self._marked: str | None = None
+
+    async def begin(self, source: str, destination: str | None) -> None:
+        """Mark the destination, which exists. Raises FaultError(AMBIGUOUS_PATH) where it is the source."""
+        if destination is None or not await self._probe.is_possible():
+            return
+        if await self._probe.mark(destination, self._item_id):
+            self._marked = destination
+            if await self._probe.appears_in(source, self._item_id):
+                raise _refused("The source and the destination are the same folder, by two endpoints.")
+
+    def is_ours(self, folder: str, name: str) -> bool:
+        """Whether an entry of a source folder is of the probe, and is not copied.
+
+        Raises FaultError(AMBIGUOUS_PATH) where it marks the destination of this walk.
+        """
+        if not self._probe.is_ours(name):
+            return False
+        if self._marked is not None and name == self._probe.name(self._item_id):
+            raise _refused(f"The destination lies inside the source: {folder}")
+        return True
+
+    async def end(self) -> None:
+        """Remove the mark."""
+        if self._marked is not None:
+            await self._probe.unmark(self._marked, self._item_id)
+
+
+def _refused(why: str) -> FaultError:
+    return FaultError(Fault(Kind.AMBIGUOUS_PATH, Side.SOURCE, retryable=False, advice=why))
+
+
+def may_be_one(source: Entry, destination: Entry) -> bool:
+    """Whether two files may be one, by their facts alone."""
+    if destination.kind != "file" or source.size != destination.size:
+        return False
+    if source.modified is None or destination.modified is None:
+        return True
+    return abs((source.modified - destination.modified).total_seconds()) <= CLOCKS

@@ -1,0 +1,161 @@
+"""Two source entries whose names fold together: the second is an error where the destination takes them for one.
+
+Most file systems distinguish such names, and both arrive. The destination is asked only when the source has such a
+pair: a folder is made beside the files, with one spelling in its name, and looked for by the other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from array import array
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Self
+
+from endpoints.gridftp.facts import Entry
+from endpoints.gridftp.faults import Fault, FaultError, FaultScope, Kind, Side
+from endpoints.gridftp.patterns import folded
+from transferapi.tasks.records import DIRECTORY, FILE, SkippedSource
+from workers.engine.bounds import TaskShare
+from workers.engine.control_sessions import ControlSessions, UnreachableError
+from workers.engine.same_storage import StorageProbe
+from workers.engine.work import SliceContext
+
+from .visits import Folder, request_fault
+
+
+class HashSet:
+    """Texts by their hash, with 16 to 32 octets for each: open addressing in one array."""
+
+    def __init__(self, take: Callable[[int], None]) -> None:
+        """take: called with the octets before they are used; it may raise."""
+        self._take = take
+        self._used = 0
+        self._table = array("q", bytes(8 * 64))
+
+    def add(self, text: str) -> bool:
+        """Add a text. Returns False where it, or one with its hash, was there."""
+        if not self._put(self._table, hash(text) or 1):
+            return False
+        self._used += 1
+        if 2 * self._used > len(self._table):
+            self._grow()
+        return True
+
+    @staticmethod
+    def _put(table: array[int], value: int) -> bool:
+        mask = len(table) - 1
+        at = value & mask
+        while table[at]:
+            if table[at] == value:
+                return False
+            at = (at + 1) & mask
+        table[at] = value
+        return True
+
+    def _grow(self) -> None:
+        self._take(16 * len(self._table))
+        old, self._table = self._table, array("q", bytes(16 * len(self._table)))
+        for value in old:
+            if value:
+                self._put(self._table, value)
+
+
+class FoldedNames:
+    """The names of one source folder, while it is listed.
+
+    prepared: waits until the destination folder exists. refuse: gets each entry that cannot be copied, with its fault.
+    """
+
+    def __init__(
+        self,
+        work: SliceContext,
+        folder: Folder,
+        prepared: Callable[[], Awaitable[None]],
+        refuse: Callable[[SkippedSource], None],
+    ) -> None:
+        self._work = work
+        self._folder = folder
+        self._memory = TaskShare(work.control_sessions.memory)
+        self._seen = HashSet(self._memory.take)
+        self._prepared = prepared
+        self._refuse = refuse
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._memory.close()
+
+    async def apart(self, entries: Sequence[Entry]) -> Sequence[Entry]:
+        """The entries that can be copied: without those that the destination takes for an earlier one."""
+        if self._folder.destination is None:
+            return entries
+        later = [entry for entry in entries if not self._seen.add(folded(entry.name))]
+        if not later:
+            return entries
+        await self._prepared()
+        faults = await one_name(self._work, self._folder.destination, await self._pairs(later))
+        self._refuse_all(later, faults)
+        return [entry for entry in entries if entry.name not in faults]
+
+    async def _pairs(self, later: Sequence[Entry]) -> dict[str, str]:
+        """These names -> the first name of the folder that folds to the same."""
+        first = await self._first({folded(entry.name) for entry in later})
+        pairs = {entry.name: first.get(folded(entry.name), entry.name) for entry in later}
+        return {name: other for name, other in pairs.items() if name != other}
+
+    def _refuse_all(self, later: Sequence[Entry], faults: Mapping[str, Fault]) -> None:
+        for entry in later:
+            if entry.name in faults:
+                source, destination = f"{self._folder.source}/{entry.name}", f"{self._folder.destination}/{entry.name}"
+                kind = DIRECTORY if entry.is_directory else FILE
+                self._refuse(SkippedSource(source, destination, kind, faults[entry.name]))
+
+    async def _first(self, wanted: set[str]) -> dict[str, str]:
+        """The first name in the folder for each of these folded ones: listed once more, as only hashes are kept."""
+        found: dict[str, str] = {}
+        async for entries in self._work.control_sessions.listing(Side.SOURCE, self._folder.source or "/"):
+            for entry in entries:
+                if (key := folded(entry.name)) in wanted:
+                    found.setdefault(key, entry.name)
+        return found
+
+
+async def one_name(work: SliceContext, folder: str, pairs: Mapping[str, str]) -> dict[str, Fault]:
+    """The faults of the names that this folder of the destination takes for the other ones, by name.
+
+    A name for which the destination cannot be asked has a fault, too. Raises FaultError when a connection is lost.
+    """
+    answers = await asyncio.gather(
+        *(_is_one(work.control_sessions, work.storage_probe, folder, name, other) for name, other in pairs.items())
+    )
+    faults: dict[str, Fault] = {}
+    for (name, other), answer in zip(pairs.items(), answers, strict=True):
+        if answer is None:
+            why = f"It is not known whether the destination distinguishes this name from {other}"
+        else:
+            why = f"The destination does not distinguish this name from {other}, which it gets"
+        if answer is not False:
+            path = f"{folder}/{name}"
+            faults[name] = request_fault(Kind.AMBIGUOUS_PATH, f"{why}: rename one of the two.", raw=path)
+    return faults
+
+
+async def _is_one(sessions: ControlSessions, probe: StorageProbe, folder: str, name: str, other: str) -> bool | None:
+    """Whether both names are one in this folder of the destination; None: the folder of the probe cannot be made."""
+    path, by_other = (f"{folder}/{probe.name(0)}-{one}" for one in (name, other))
+    try:
+        await sessions.ask(Side.DESTINATION, lambda session: session.make_directories([path]))
+        try:
+            await sessions.stat(Side.DESTINATION, by_other)
+            return True
+        except FaultError as error:
+            if isinstance(error, UnreachableError) or error.fault.scope is not FaultScope.FILE:
+                raise
+            return False if error.fault.kind is Kind.FILE_NOT_FOUND else None
+        finally:
+            await sessions.ask(Side.DESTINATION, lambda session: session.remove([(path, True)]))
+    except FaultError as error:
+        if isinstance(error, UnreachableError) or error.fault.scope is not FaultScope.FILE:
+            raise
+        return None
