@@ -1,4 +1,4 @@
-"""What a temporary name costs: files written under their own names, and aside and then renamed, in turns on loopback.
+"""The cost of temporary names: files written under their own names, and aside and then renamed, in turns on loopback.
 
     python -m bench.aside [--files 2000] [--rounds 9]
 

@@ -16,6 +16,9 @@ from .ranges import RangeError, RangeSet
 
 _Octets = bytes
 
+#: Octets of a file from which each range marker of our server names what is on the disk. Of a smaller file this is not
+#: so of its last marker, directly before its 226.
+SYNCED_FROM = 64 * 2**20
 RANGE_CODE = 111
 PERF_CODE = 112
 

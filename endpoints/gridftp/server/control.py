@@ -9,8 +9,8 @@ import socket
 from collections.abc import Callable
 from typing import cast
 
+from .disconnects import DisconnectWatch
 from .errors import WireError
-from .hang_ups import HangUpWatch
 from .outbox import Outbox
 from .session import ServerSession, Service
 from .wires import ClearWire
@@ -67,7 +67,7 @@ class ControlProtocol(asyncio.Protocol):
         session = ServerSession(self._service, self._outbox, self._local_host(), vouched=vouched)
         sock = self._transport.get_extra_info("socket")
         self.worker = SessionWorker(
-            session, self._outbox, HangUpWatch(sock).has_hung_up, lambda: self._release(self), self._answered
+            session, self._outbox, DisconnectWatch(sock).has_disconnected, lambda: self._release(self), self._answered
         )
         with contextlib.suppress(OSError):
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -118,7 +118,7 @@ class ControlProtocol(asyncio.Protocol):
             self.data_received(held)
 
     def eof_received(self) -> None:
-        """A client that closes its sending side counts as gone: its transfers must end (`hang_ups`)."""
+        """A client that closes its sending side counts as gone: its transfers must end (`disconnects`)."""
         if self.worker:
             self._end(b"")
 

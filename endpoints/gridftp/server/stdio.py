@@ -7,7 +7,7 @@ import os
 import socket
 import threading
 
-from .hang_ups import POLLS, has_ended, has_no_reader
+from .disconnects import POLLS, has_ended, has_no_reader
 from .server import GridFtpServer
 
 try:
@@ -56,7 +56,7 @@ def allow_many_files() -> None:
 def copy_input(sock: socket.socket, farewell: bytes = b"") -> None:
     """Our standard input to the socket, up to its end, or until the client is gone.
 
-    What a client said before it went may be read when this process has stood still, and nobody wants it any more.
+    The last words of a client may be read when this process has stood still, and nobody wants them any more.
     Without a farewell a client is gone when it has ended our input. With one it is gone when nobody reads our output:
     else what it said is executed, then the farewell; but never the beginning of a line that was cut.
     """

@@ -32,7 +32,7 @@ AUTHENTICATION = (b"AUTH", b"ADAT")
 class SessionWorker:
     """Command lines go in by `feed`, replies come out by the outbox. Everything else happens in a thread of its own.
 
-    has_hung_up: asked in that thread before each command; nothing is executed for a client that is gone.
+    has_disconnected: asked in that thread before each command; nothing is executed for a client that is gone.
     when_done: called there when the session has ended. when_answered: called in the loop when a command of
     `AUTHENTICATION` has been answered, with the new form of the control channel, if it has one.
     """
@@ -41,13 +41,13 @@ class SessionWorker:
         self,
         session: ServerSession,
         outbox: Outbox,
-        has_hung_up: Callable[[], bool],
+        has_disconnected: Callable[[], bool],
         when_done: Callable[[], None],
         when_answered: Callable[[ClearWire | None], None],
     ) -> None:
         self.session = session
         self._outbox = outbox
-        self._has_hung_up = has_hung_up
+        self._has_disconnected = has_disconnected
         self._when_done = when_done
         self._when_answered = when_answered
         self._lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
@@ -93,7 +93,7 @@ class SessionWorker:
         try:
             while not (self._gone or self.session.quitting):
                 line = self._next_line()
-                if line is None or self._has_hung_up() or self._gone:
+                if line is None or self._has_disconnected() or self._gone:
                     break
                 self._execute(line)
                 self._octets_done += len(line)

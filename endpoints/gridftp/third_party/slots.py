@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from endpoints.gridftp.commands import encode
 from endpoints.gridftp.faults import Fault, Kind, Side, classify, make_fault
-from endpoints.gridftp.markers import RANGE_CODE, MarkerError, RangeMarker, parse_marker
+from endpoints.gridftp.markers import RANGE_CODE, SYNCED_FROM, MarkerError, RangeMarker, parse_marker
 from endpoints.gridftp.ranges import RangeError, RangeSet
 from endpoints.gridftp.replies import Reply
 
@@ -221,4 +221,12 @@ class Slot:
 
     def on_disk(self) -> RangeSet:
         """The ranges that the destination reported, now and before, and that may be continued."""
-        return self._union().beyond(self.head)
+        ranges = self._union()
+        if not self.head and self._may_be_in_memory_only(ranges):
+            return RangeSet()
+        return ranges.beyond(self.head)
+
+    def _may_be_in_memory_only(self, ranges: RangeSet) -> bool:
+        """A server of ours does not sync a small file before the marker with its last octets."""
+        size = self.transfer.size
+        return self.transfer.part is None and size < SYNCED_FROM and ranges.total >= size

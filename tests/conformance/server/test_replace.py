@@ -220,7 +220,7 @@ def test_owner_and_group_stay_where_the_server_may_set_them(dialogue: Dialogue, 
     assert replace(dialogue, b"/tmp", b"/name").code == 250
     found = (folder / "name").stat()
     assert (found.st_uid, found.st_gid) == (12345, 23456)
-    # What runs with another's rights is not what was written here.
+    # Octets that were written here do not run with another's rights.
     assert stat.S_IMODE(found.st_mode) == 0o751
 
 

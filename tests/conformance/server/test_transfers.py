@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -15,9 +17,10 @@ from pathlib import Path
 import pytest
 
 from endpoints.gridftp.faults import Kind, classify
-from endpoints.gridftp.markers import PerfMarker, parse_marker
+from endpoints.gridftp.markers import SYNCED_FROM, PerfMarker, parse_marker
 from endpoints.gridftp.ranges import RangeSet
 from endpoints.gridftp.server import ServerLimits
+from endpoints.gridftp.server.data import disk_sync
 from endpoints.gridftp.server.data.mode_e import EOD, EOF, SUSPECT, Header, end_of_data
 from endpoints.gridftp.third_party.dcsc_keys import make_throw_away
 from identity.gsi.proxies import new_key
@@ -406,6 +409,52 @@ def test_markers_come_while_data_flows_and_before_the_end(mode_e):
     # Restart markers are incremental: no octet is reported twice.
     single = [parse_marker(111, reply.lines) for reply in outcome.preliminary if reply.code == 111]
     assert sum(marker.ranges.total for marker in single if not isinstance(marker, PerfMarker)) == 5000
+
+
+@pytest.mark.parametrize("command", ["STOR /f", "ESTO A 0 /f"])
+def test_neither_a_marker_nor_the_end_of_a_large_file_is_told_before_the_disk_has_it(mode_e, monkeypatch, command):
+    on_the_disk = threading.Event()
+    monkeypatch.setattr(disk_sync, "_sync", lambda fd: on_the_disk.wait(20))
+    mode_e.demand("TREV RESTART 1", "TREV PERF 0")
+    with sender(mode_e) as [data]:
+        mode_e.send(command)
+        assert mode_e.next_reply().code == 150
+        data.sendall(blocks([(0, os.urandom(SYNCED_FROM))]))
+        mode_e.sock.settimeout(1.5)
+        with pytest.raises(TimeoutError):
+            mode_e.next_reply()
+        mode_e.sock.settimeout(20)
+        on_the_disk.set()
+        outcome = mode_e.outcome()
+    assert outcome.code == 226
+    assert outcome.ranges == RangeSet([(0, SYNCED_FROM)])
+
+
+def test_a_disk_that_refuses_what_was_received_fails_the_file(mode_e, monkeypatch):
+    """A quota on a server of files may be known only when the octets reach it."""
+
+    def refuse(fd: int) -> None:
+        raise OSError(errno.EDQUOT, os.strerror(errno.EDQUOT))
+
+    monkeypatch.setattr(disk_sync, "_sync", refuse)
+    mode_e.demand("TREV RESTART 1")
+    with sender(mode_e) as [data]:
+        mode_e.send("STOR /f")
+        data.sendall(blocks([(0, os.urandom(SYNCED_FROM))]))
+        outcome = mode_e.outcome()
+    assert outcome.code == 552
+    assert classify(outcome.reply).kind is Kind.QUOTA_EXCEEDED
+    assert not outcome.ranges
+
+
+def test_small_files_wait_for_no_disk(mode_e, monkeypatch):
+    monkeypatch.setattr(disk_sync, "_sync", lambda fd: pytest.fail("a small file was synced"))
+    mode_e.demand("TREV RESTART 1")
+    with sender(mode_e) as [data]:
+        for number in range(3):
+            mode_e.send(f"STOR /f{number}")
+            data.sendall(blocks([(0, b"x" * 1000)]))
+            assert mode_e.outcome().code == 226
 
 
 def test_markers_that_nobody_wants_do_not_come(mode_e):

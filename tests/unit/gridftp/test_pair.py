@@ -16,7 +16,9 @@ from hypothesis import strategies as st
 
 from endpoints.gridftp.control import ControlChannel
 from endpoints.gridftp.faults import Kind, Side, make_fault
+from endpoints.gridftp.markers import SYNCED_FROM
 from endpoints.gridftp.ranges import RangeSet
+from endpoints.gridftp.replies import Reply
 from endpoints.gridftp.third_party import slots
 from endpoints.gridftp.third_party.data_path import DataAddress, DataPath, RelayPort
 from endpoints.gridftp.third_party.pair import ThirdPartyPair
@@ -29,6 +31,7 @@ from endpoints.gridftp.third_party.slots import (
     FileReturned,
     FileSettled,
     Flush,
+    Slot,
     Transfer,
 )
 
@@ -362,6 +365,24 @@ def test_a_refused_rename_refuses_the_file(replaces: bool) -> None:
     world.pair.send(Transfer(b"f1", b"/src/f1", b"/dst/.tmp", 10, rename_to=b"/dst/f1"))
     world.run(lambda _: 0)
     assert world.refused == {b"f1": Kind.PERMISSION_DENIED}
+
+
+@pytest.mark.parametrize(
+    ("head", "size", "part", "received", "trusted"),
+    [
+        (0, SYNCED_FROM, None, SYNCED_FROM, SYNCED_FROM), (0, SYNCED_FROM - 1, None, SYNCED_FROM - 1, 0),
+        (0, SYNCED_FROM - 1, None, 1000, 1000), (0, 1000, (0, 1000), 1000, 1000), (0, 0, None, 0, 0),
+        (HEAD, 2 * HEAD, None, 2 * HEAD, HEAD),
+    ],
+)  # fmt: skip
+def test_only_ranges_that_are_surely_on_the_disk_are_trusted(
+    head: int, size: int, part: tuple[int, int] | None, received: int, trusted: int
+) -> None:
+    """A server of ours (no head) does not sync a small file before the marker that completes it."""
+    slot = Slot(Transfer(None, b"/s", b"/d", size, part=part), head)
+    if received:
+        assert slot.add_marker(Reply(111, (b"Range Marker 0-%d" % received,)))
+    assert slot.on_disk().total == trusted
 
 
 def test_a_name_that_no_wire_may_carry_is_refused_alone() -> None:

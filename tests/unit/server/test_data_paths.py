@@ -14,6 +14,7 @@ import pytest
 from endpoints.gridftp.ranges import MAX_RANGES
 from endpoints.gridftp.server.data.connection import DataConnection
 from endpoints.gridftp.server.data.connector import PortRange
+from endpoints.gridftp.server.data.disk_sync import DiskSync
 from endpoints.gridftp.server.data.progress import MarkerIntervals, MarkerWriter
 from endpoints.gridftp.server.data.receive import Sink
 from endpoints.gridftp.server.data.send import Source
@@ -32,7 +33,7 @@ def sockets():
 
 
 def fresh_progress() -> MarkerWriter:
-    return MarkerWriter(lambda _: None, MarkerIntervals())
+    return MarkerWriter(lambda _: None, MarkerIntervals(), DiskSync(-1))
 
 
 def splice_all(sink: Sink, connection: DataConnection, length: int) -> None:

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple, cast
 
-from endpoints.gridftp.server.hang_ups import steady_seconds
+from endpoints.gridftp.server.disconnects import steady_seconds
 
 from . import frames, websocket
 from .frames import FrameError

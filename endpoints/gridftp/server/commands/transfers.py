@@ -6,6 +6,7 @@ import os
 
 from endpoints.gridftp.ranges import MAX_OFFSET, RangeSet
 from endpoints.gridftp.server.data.connection import DataConnection
+from endpoints.gridftp.server.data.disk_sync import DiskSync
 from endpoints.gridftp.server.data.progress import MarkerIntervals, MarkerWriter
 from endpoints.gridftp.server.data.receive import Receiver, Sink
 from endpoints.gridftp.server.data.send import Sender, Source
@@ -75,7 +76,7 @@ def _receive_file(session: ServerSession, path: bytes, *, shift: int | None = No
         replaces = shift is None and not at_end
         if replaces and not restart and status.st_size:
             os.ftruncate(fd, 0)
-        progress = _progress(session)
+        progress = _progress(session, fd, part=shift is not None)
         sink = Sink(fd, status.st_size if at_end else shift or 0, progress)
         receiver = Receiver(session.channel, sink, session.limits, session.buffer)
         try:
@@ -83,12 +84,13 @@ def _receive_file(session: ServerSession, path: bytes, *, shift: int | None = No
             if replaces and not session.blocks:
                 # MODE S ends with the end of the file: an older, longer file is truncated there.
                 os.ftruncate(fd, sink.end)
-        except (ServerError, OSError):
             progress.finish()
+        except (ServerError, OSError):
+            progress.give_up()
             raise
         finally:
+            progress.close()
             sink.close()
-    progress.finish()
     complete(session)
 
 
@@ -99,11 +101,12 @@ def _require_receivable(session: ServerSession, restart: RangeSet) -> None:
         raise DataError(425, "In MODE E the sender connects: the receiver needs PASV.")
 
 
-def _progress(session: ServerSession) -> MarkerWriter:
+def _progress(session: ServerSession, fd: int, *, part: bool) -> MarkerWriter:
     # In MODE S clients expect no reply between 150 and 226 (RFC 959), and the toolkit's server sends none: markers
     # are for a client that has asked for them by TREV.
     has_markers = session.blocks or session.intervals.asked
-    return MarkerWriter(session.say, session.intervals if has_markers else MarkerIntervals(0, 0), session.tell_octets)
+    intervals = session.intervals if has_markers else MarkerIntervals(0, 0)
+    return MarkerWriter(session.say, intervals, DiskSync(fd), session.tell_octets, part=part)
 
 
 def _receive(session: ServerSession, receiver: Receiver, restart: RangeSet) -> None:

@@ -1,7 +1,7 @@
 """A file in the place of another one, in one step: the name is never missing, and always that of a whole file.
 
-What is replaced keeps its mode, owner, group, ACL and extended attributes (xattr(7)). Where it would lose any of them,
-or one of its hard links, or where its folder takes no other file, it is left as it is (`WriteInPlaceError`).
+The file that is replaced keeps its mode, owner, group, ACL and extended attributes (xattr(7)). Where it would lose any
+of them, or one of its hard links, or where its folder takes no other file, it is left as it is (`WriteInPlaceError`).
 """
 
 from __future__ import annotations

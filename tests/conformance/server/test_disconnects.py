@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from endpoints.gridftp.server import hang_ups
-from endpoints.gridftp.server.hang_ups import HangUpWatch, has_ended, has_no_reader
+from endpoints.gridftp.server import disconnects
+from endpoints.gridftp.server.disconnects import DisconnectWatch, has_ended, has_no_reader
 from tests.faults.stations import OwnStation
 from tests.gridftp.ftp_dialogue import Dialogue, reset
 from tests.gridftp.toolkit import hand_over
@@ -23,7 +23,7 @@ from tests.waiting import eventually
 
 GOOD = b"good" * 1000
 TRIES = 4
-#: What a client may have said last, for a path and an old file beside it.
+#: The last words of a client, for a path and an old file beside it.
 LAST_WORDS: dict[str, list[str]] = {
     "DELE": ["DELE {path}"],
     "STOR": ["PASV", "STOR {path}"],
@@ -65,7 +65,9 @@ def freeze(station: OwnStation) -> None:
 
 @pytest.mark.parametrize("how", ["FIN", "RST", "half"])
 @pytest.mark.parametrize("words", LAST_WORDS)
-def test_a_client_that_has_hung_up_has_nothing_done(folder: Path, station: OwnStation, words: str, how: str) -> None:
+def test_a_client_that_has_disconnected_has_nothing_done(
+    folder: Path, station: OwnStation, words: str, how: str
+) -> None:
     for number in range(TRIES):
         real, aside = folder / f"real {number}", folder / f"aside {number}"
         real.write_bytes(GOOD)
@@ -206,15 +208,15 @@ def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
 def test_an_end_is_seen_whatever_waits_before_it(
     pair: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch, polls: bool
 ) -> None:
-    monkeypatch.setattr(hang_ups, "POLLS", polls)
+    monkeypatch.setattr(disconnects, "POLLS", polls)
     client, server = pair
-    watch = HangUpWatch(server)
+    watch = DisconnectWatch(server)
     assert not watch._has_ended()
     client.sendall(b"DELE /x\r\n")
     assert not watch._has_ended()
     client.shutdown(socket.SHUT_WR)
     if not polls:
-        # Windows tells no more.
+        # Windows shows no more.
         assert not watch._has_ended()
         server.recv(100)
     eventually(watch._has_ended, seconds=5)
@@ -226,15 +228,15 @@ def test_a_look_counts_for_a_moment_only(
     pair: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 1000.0
-    monkeypatch.setattr(hang_ups, "steady_seconds", lambda: now)
+    monkeypatch.setattr(disconnects, "steady_seconds", lambda: now)
     client, server = pair
-    watch = HangUpWatch(server)
-    assert not watch.has_hung_up()
+    watch = DisconnectWatch(server)
+    assert not watch.has_disconnected()
     client.close()
     eventually(lambda: has_ended(server.fileno()), seconds=5)
-    assert not watch.has_hung_up()
-    now += hang_ups.FRESH_SECONDS
-    assert watch.has_hung_up()
+    assert not watch.has_disconnected()
+    now += disconnects.FRESH_SECONDS
+    assert watch.has_disconnected()
 
 
 def test_a_pipe_without_a_reader_is_known() -> None:

@@ -1,4 +1,4 @@
-"""Whether a client has hung up, although its last commands wait still: this process, or its host, may have stood still.
+"""Whether a client is gone whose last commands wait still: this process, or its host, may have stood still.
 
 The kernel gives out queued octets also after the end of the connection, even after a reset. A client that is gone has
 long had its work done by others: a DELE or STOR of it would hit what they have made.
@@ -27,7 +27,7 @@ def steady_seconds() -> float:
     return time.monotonic() if _CLOCK is None else time.clock_gettime(_CLOCK)
 
 
-class HangUpWatch:
+class DisconnectWatch:
     """Looks at the connection of one client. A client that only closes its sending half counts as gone, as ever."""
 
     def __init__(self, sock: socket.socket) -> None:
@@ -35,7 +35,7 @@ class HangUpWatch:
         self._sock = sock
         self._looked_at = -FRESH_SECONDS
 
-    def has_hung_up(self) -> bool:
+    def has_disconnected(self) -> bool:
         """Whether the client has closed the connection, or lost it. A system call at most each `FRESH_SECONDS`."""
         now = steady_seconds()
         if now < self._looked_at + FRESH_SECONDS:
@@ -50,7 +50,7 @@ class HangUpWatch:
         if fd < 0 or POLLS:
             return fd < 0 or has_ended(fd)
         try:
-            # As far as Windows tells it: where nothing waits to be read.
+            # As far as Windows shows it: where nothing waits to be read.
             with self._sock.dup() as second:
                 return not second.recv(1, socket.MSG_PEEK)
         except BlockingIOError:
