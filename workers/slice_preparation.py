@@ -107,7 +107,7 @@ def _relay_token(grant: leases.Grant) -> str:
 
 
 class SystemClock(CarriedClock):
-    """The engine's clock: the database's time, as the lease and each heartbeat tell it."""
+    """The engine's clock: the database's time, as read with the lease and with each heartbeat."""
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)

@@ -1,8 +1,8 @@
 """Whether the wall clock of this machine is that of the database. A worker whose clock is wrong takes nothing.
 
-What a worker decides about tasks, it decides by the database's clock (`slice_preparation.SystemClock`). Certificates,
-tokens and signatures are judged by the machine's own: with a wrong one, each sign-in at an endpoint fails, or one that
-must fail does not. Other workers do the work meanwhile.
+Decisions about tasks follow the database's clock (`slice_preparation.SystemClock`). Certificates, tokens and signatures
+are judged by the machine's own: with a wrong one, each sign-in at an endpoint fails, or one that must fail does not.
+Other workers do the work meanwhile.
 """
 
 from __future__ import annotations

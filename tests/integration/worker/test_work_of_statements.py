@@ -211,7 +211,7 @@ ACTIONS: dict[str, Callable[[World], object]] = {
     "leases.acquire": lambda w: leases.acquire(w.task.pk, "heir"),
     "leases.heartbeat": lambda w: leases.heartbeat(*w.key),
 }
-#: What comes before.
+#: Called before the action of this name.
 FIRST: dict[str, Callable[[World], None]] = {"slice_end.finish": World.all_done, "leases.acquire": World.lost}
 #: Called seldom, when nothing else is to be done: rows that the plan may pass on from part to part.
 ONCE = {"pending_files.begun": 2 * ROWS, "pending_files.counts": 2 * ROWS + 5 * pending_files.PENDING_COUNTED}
