@@ -202,7 +202,7 @@ class LaneManager:
         lane, under_way = lane_slot.lane, lane_slot.under_way
         if not lane.alive or self._closed_to_new or self._post_transfer.full or self._work.is_blocked():
             return
-        for queued in self._file_queue.take_for_lane(index, lane_slot.parallelism, len(under_way)):
+        for queued in self._file_queue.take_for_lane(index, lane_slot.parallelism, len(under_way) - lane.renaming):
             row = self._feeder.as_written(queued)
             under_way[row.id] = row
             lane.feed(row)
