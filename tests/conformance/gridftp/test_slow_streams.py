@@ -13,7 +13,7 @@ import pytest
 
 from endpoints.gridftp.client import GridFTPSession
 from endpoints.gridftp.faults import FaultError, Kind
-from endpoints.gridftp.requests import passive
+from endpoints.gridftp.streams import passive
 from endpoints.gridftp.streams.data_stream import DataStream
 from tests.gridftp.small_ftp import FtpSession, SmallFtp
 

@@ -223,13 +223,7 @@ class LaneManager:
                     came_back -= 1
                     self._progressed(file, ranges)
                 case FileRefused(FileRow() as file):
-                    self.counter.left(file)
-                    self._left(file, lane_slot)
-                    if not event.trusted and self._lane_pool.lost_to_full_server(lane_slot, event.fault):
-                        self._background.start(self._lane_pool.limit_without(event.fault))
-                        returned.suspect.append(replace(file, begun=True) if event.begun else file)
-                        continue
-                    self._faults.file_refused(file, event, lane_alive=lane_slot.lane.alive)
+                    self._refused(file, event, lane_slot, returned)
                 case FileReturned(FileRow() as file, suspect, begun):
                     self.counter.left(file)
                     partial = self._left(file, lane_slot) or bool(file.ranges)
@@ -240,6 +234,16 @@ class LaneManager:
                     raise AssertionError(event)
         self._file_queue.left_lanes(came_back)
         self._faults.files_returned(returned)
+
+    def _refused(self, file: FileRow, refused: FileRefused, lane_slot: LaneSlot, returned: ReturnedFiles) -> None:
+        self.counter.left(file)
+        self._left(file, lane_slot)
+        if not refused.trusted and self._lane_pool.lost_to_full_server(lane_slot, refused.fault):
+            # Other lanes are open: the file goes there, and its server was only asked for too much.
+            self._background.start(self._lane_pool.limit_without(refused.fault))
+            returned.suspect.append(replace(file, begun=True) if refused.begun else file)
+        else:
+            self._faults.file_refused(file, refused, lane_alive=lane_slot.lane.alive)
 
     def _left(self, file: FileRow, lane_slot: LaneSlot) -> bool:
         """Record that the file left its lane. Returns whether its beginning is on the destination's disk."""
