@@ -90,8 +90,9 @@ class LaneManager:
         self._post_transfer.resume()
         self._start_background()
         wanted = min(self._file_queue.lanes_wanted(), self._work.spec.most_lanes)
-        for index in range(self._lane_pool.allowed(wanted)):
-            if index not in self._lane_workers:
+        for index in range(wanted):
+            # Where a server is full, another worker has the lane that this one would need.
+            if index not in self._lane_workers and len(self._lane_workers) < self._lane_pool.allowed(wanted):
                 self._post_transfer.prepare()
                 self._lane_workers[index] = self._work.spawn(self._lane_worker(index))
 
