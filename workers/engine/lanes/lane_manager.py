@@ -90,8 +90,9 @@ class LaneManager:
         self._post_transfer.resume()
         self._start_background()
         wanted = min(self._file_queue.lanes_wanted(), self._work.spec.most_lanes)
-        for index in range(self._lane_pool.allowed(wanted)):
-            if index not in self._lane_workers:
+        for index in range(wanted):
+            # Where a server is full, another worker has the lane that this one would need.
+            if index not in self._lane_workers and len(self._lane_workers) < self._lane_pool.allowed(wanted):
                 self._post_transfer.prepare()
                 self._lane_workers[index] = self._work.spawn(self._lane_worker(index))
 
@@ -224,13 +225,7 @@ class LaneManager:
                     came_back -= 1
                     self._progressed(file, ranges)
                 case FileRefused(FileRow() as file):
-                    self.counter.left(file)
-                    self._left(file, lane_slot)
-                    if not event.trusted and self._lane_pool.lost_to_full_server(lane_slot, event.fault):
-                        self._background.start(self._lane_pool.limit_without(event.fault))
-                        returned.suspect.append(replace(file, begun=True) if event.begun else file)
-                        continue
-                    self._faults.file_refused(file, event, lane_alive=lane_slot.lane.alive)
+                    self._refused(file, event, lane_slot, returned)
                 case FileReturned(FileRow() as file, suspect, begun):
                     self.counter.left(file)
                     partial = self._left(file, lane_slot) or bool(file.ranges)
@@ -241,6 +236,16 @@ class LaneManager:
                     raise AssertionError(event)
         self._file_queue.left_lanes(came_back)
         self._faults.files_returned(returned)
+
+    def _refused(self, file: FileRow, refused: FileRefused, lane_slot: LaneSlot, returned: ReturnedFiles) -> None:
+        self.counter.left(file)
+        self._left(file, lane_slot)
+        if not refused.trusted and self._lane_pool.lost_to_full_server(lane_slot, refused.fault):
+            # Other lanes are open: the file goes there, and its server was only asked for too much.
+            self._background.start(self._lane_pool.limit_without(refused.fault))
+            returned.suspect.append(replace(file, begun=True) if refused.begun else file)
+        else:
+            self._faults.file_refused(file, refused, lane_alive=lane_slot.lane.alive)
 
     def _left(self, file: FileRow, lane_slot: LaneSlot) -> bool:
         """Record that the file left its lane. Returns whether its beginning is on the destination's disk."""
