@@ -134,10 +134,14 @@ class LaneManager:
         files_done = not (self._scanning or self._file_queue.waiting or self._file_queue.under_way)
         if files_done and (links := self._file_queue.take_links()):
             self._background.start(make_links(self._work, links, self._link_made, self._faults.file_faulted))
-        if self._feeder.low and not self._work.is_blocked() and (self._fetching is None or self._fetching.done()):
-            self._fetching = self._background.start(self._feeder.fetch())
+        self._start_fetching()
         if self._file_queue.waiting and not self._file_queue.decided and self._timer is None:
             self._timer = self._work.spawn(self._decide_later())
+
+    def _start_fetching(self) -> None:
+        idle = self._fetching is None or self._fetching.done()
+        if idle and self._feeder.low and not self._work.is_blocked():
+            self._fetching = self._background.start(self._feeder.fetch())
 
     async def _decide_later(self) -> None:
         await self._work.clock.sleep(DECIDE_AFTER)

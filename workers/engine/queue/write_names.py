@@ -64,7 +64,7 @@ def _marks(row: FileRow) -> list[str]:
 
 
 def _own_name(mark: str, row: FileRow) -> str:
-    """The name of a file in the lease of this mark. Who has seen one name cannot tell that of another file."""
+    """The name of a file in the lease of this mark; it says nothing about the name of another file."""
     digest = hashlib.blake2b(row.id.to_bytes(8, "big"), key=bytes.fromhex(mark), digest_size=_FILE // 2)
     return f"{_folder(row)}/{_PREFIX}{mark[:_LEASE]}{digest.hexdigest()}"
 
