@@ -15,7 +15,7 @@ from django.conf import settings
 from endpoints import concurrency_limits
 from endpoints.activation import status as activation
 from endpoints.addresses import gate
-from endpoints.addresses.answering import by_answer
+from endpoints.gridftp.wire.answering import by_answer
 from endpoints.errors import EndpointInvalidError, NotActivatedError
 from endpoints.gridftp.connection import CONNECT_TIMEOUT
 from endpoints.gridftp.faults import FaultError

@@ -14,7 +14,7 @@ from django.conf import settings
 from endpoints.activation import status as activation
 from endpoints.activation.status import Logins
 from endpoints.addresses import gate
-from endpoints.addresses.answering import by_answer
+from endpoints.gridftp.wire.answering import by_answer
 from endpoints.connect.login import AGENT_PORT
 from endpoints.errors import NotActivatedError
 from endpoints.gridftp.client import LIST_FACTS, GridFTPSession

@@ -207,7 +207,7 @@ class QueueFeeder:
         """Those with an entry of their name at the destination that belongs to its owner: it is overwritten in place.
 
         Its inode, mode, owner, ACLs and links stay. Not so where the server replaces a file and keeps these, and where
-        a lost worker may still be writing to the entry. What cannot be looked at is taken for present.
+        a lost worker may still be writing to the entry. An entry that cannot be looked at counts as present.
         """
         unknown = [row for row in rows if not (row.absent or row.suspect)]
         if not unknown or (await self._control_sessions.session(Side.DESTINATION)).replaces:
@@ -220,6 +220,9 @@ class QueueFeeder:
         }
 
     def _left_behind(self, nameless: Sequence[FileRow]) -> list[str]:
-        """What a dead worker may have left of these. Other files have nothing there, or continue under their name."""
+        """The paths of all that a dead worker may have left of these.
+
+        Other files have nothing there, or continue under their name.
+        """
         recorded = [row.temporary_path for row in nameless if row.suspect and row.temporary_path]
         return [*recorded, *(path for row in nameless for path in self._names.of_lost_workers(row))]
