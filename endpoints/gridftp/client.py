@@ -308,7 +308,7 @@ class GridFTPSession:
         outcome: list[Fault | None] = []
         for window in _windows(entries, MAX_PIPELINE):
             outcome += await asyncio.gather(*(self._remove(path, folder) for path, folder in window))
-        if not self.lists_plainly or any(folder for _, folder in entries):
+        if not self._is_vague or any(folder for _, folder in entries):
             return outcome
         refused = [(self.encode_path(path), fault) for (path, _), fault in zip(entries, outcome, strict=True)]
         return await removal.find_folders(refused, self.connection, self.one_data_connection)
@@ -319,8 +319,13 @@ class GridFTPSession:
         except FaultError as error:
             if error.fault.scope is not FaultScope.FILE:
                 raise
-            return await removal.explained(self.stat, error.fault, path, named=not self.lists_plainly)
+            return await removal.explained(self.stat, error.fault, path, named=not self._is_vague)
         return None
+
+    @property
+    def _is_vague(self) -> bool:
+        """Whether this is one of the servers without facts, which name no cause of a refusal."""
+        return self.lists_plainly or not self._facts.by_mlst
 
     async def remove_unlisted(self, path: str) -> None:
         """Remove a folder with the links in it that no listing shows. SITE RDEL of the toolkit follows no symlink."""

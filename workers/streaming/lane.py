@@ -49,6 +49,8 @@ class _Under:
     offset: int = 0
     #: Octets that the destination has, by its own words after its connection was lost.
     told: int = 0
+    #: All of it is at the destination, under its temporary name.
+    arrived: bool = False
 
     @property
     def on_disk(self) -> RangeSet | None:
@@ -157,9 +159,9 @@ class StreamedLane:
             )
         except FaultError as error:
             await self._ask_what_is_there(one, error.fault)
-            self._refused(one, error.fault)
+            await self._refused(one, error.fault)
         except Exception as error:
-            self._refused(one, make_fault(Kind.INTERNAL_ERROR, f"{type(error).__name__} in a stream"))
+            await self._refused(one, make_fault(Kind.INTERNAL_ERROR, f"{type(error).__name__} in a stream"))
 
     async def _move(self, one: _Under) -> int:
         """Returns the size of the file, which is complete at the destination, under its own name."""
@@ -208,6 +210,7 @@ class StreamedLane:
                 raw = f"{size} octets were sent, and the destination has {found}"
                 raise FaultError(make_fault(Kind.FILE_SIZE_CHANGED, raw))
         if written != target:
+            one.arrived = True
             await self._destination.inner.rename(written, target)
 
     def _digest(self, one: _Under) -> Digest | None:
@@ -245,7 +248,7 @@ class StreamedLane:
             one.reported, one.reported_at = stored, now
             self._add(FileProgress(one.file, RangeSet([(0, stored)])))
 
-    def _refused(self, one: _Under, fault: Fault) -> None:
+    async def _refused(self, one: _Under, fault: Fault) -> None:
         """Report the fault of a file. After one of the session, the files behind it come back untouched."""
         sessions = (self._source, self._destination)
         if fault.scope is not FaultScope.FILE or not all(session.inner.usable for session in sessions):
@@ -254,7 +257,16 @@ class StreamedLane:
                 session.inner.abort()
         begun = self._lost and bool(one.copy and one.copy.begun) and not one.file.temporary_path
         trusted = None if fault.kind is Kind.FILE_SIZE_CHANGED else one.on_disk
-        self._ended(one, FileRefused(one.file, fault_for_user(fault, sessions), trusted, begun))
+        if trusted is None and not self._lost:
+            await self._clean_up(one)
+        self._ended(one, FileRefused(one.file, fault_for_user(fault, sessions), trusted, begun, one.arrived))
+
+    async def _clean_up(self, one: _Under) -> None:
+        """Remove what was written under a temporary name and is not continued: the next attempt may have another name."""
+        if one.file.temporary_path and one.copy and one.copy.begun:
+            with contextlib.suppress(FaultError):
+                written = self._destination.plain_path(one.file.temporary_path)
+                await self._destination.inner.remove([(written, False)])
 
     def _ended(self, one: _Under, event: FileEvent) -> None:
         self._under.pop(one.file.id, None)

@@ -39,7 +39,8 @@ class PathFacts:
     def __init__(self, connection: ControlConnection, listing: Listing) -> None:
         self._connection = connection
         self._listing = listing
-        self._knows_mlst = True
+        #: False once the server has refused MLST as unknown.
+        self.by_mlst = True
         #: MLST has shown a file. Some servers answer it for folders only, and refuse each file as if it were missing.
         self._shows_files = False
         #: Listings that have not begun, by their folders: one shows all names that are asked for meanwhile.
@@ -48,17 +49,18 @@ class PathFacts:
 
     async def knows_mlst(self, path: bytes) -> bool:
         """Ask for this path, whatever the answer says about it. Raises FaultError where the connection is lost."""
-        self._knows_mlst = not plain_ftp.is_unknown(await self._connection.request("MLST", path))
-        return self._knows_mlst
+        self.by_mlst = not plain_ftp.is_unknown(await self._connection.request("MLST", path))
+        return self.by_mlst
 
     async def stat(self, path: str, encoded: bytes, *, plain: bool) -> Entry:
         """The facts of one path. plain: the server is one of plain FTP. Raises FaultError."""
-        if self._knows_mlst:
+        if self.by_mlst:
             reply = await self._connection.request("MLST", encoded)
             if not reply.is_error:
                 entry = entry_of(reply)
                 self._shows_files = self._shows_files or not entry.is_directory
                 return entry
+            self.by_mlst = not (plain and plain_ftp.is_unknown(reply))
             if not plain or (self._shows_files and not plain_ftp.is_refused(reply)):
                 raise FaultError(classify(reply))
         return await plain_ftp.stat(self._connection, encoded) or await self._in_folder(path)
