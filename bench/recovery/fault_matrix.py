@@ -23,10 +23,15 @@ from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 
-from bench.table import machine
-from tests.faults import engine_matrix, lane_matrix
-from tests.faults.lane_matrix import Case, Trouble, Verdict, cases_of
-from tests.faults.scenes import SCENES, Arena, arena
+import django
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "transferapi.settings")
+django.setup()
+
+from bench.table import machine  # noqa: E402 (the models need Django)
+from tests.faults import engine_matrix, lane_matrix  # noqa: E402
+from tests.faults.lane_matrix import Case, Trouble, Verdict, cases_of  # noqa: E402
+from tests.faults.scenes import SCENES, Arena, arena  # noqa: E402
 
 PAIRS = ("toolkit-toolkit", "own-own", "toolkit-own", "own-toolkit")
 LEVELS: dict[str, Callable[[Arena, Case], Awaitable[Verdict]]] = {

@@ -163,6 +163,9 @@ class _Task:
         )
         self.good = len(names)
         self.suspect_up_to = 0
+        #: `TaskSpec.mark` of the last slice, and those of killed workers.
+        self.mark = ""
+        self.lost_marks: list[str] = []
         self.stop = asyncio.Event()
 
     @staticmethod
@@ -185,6 +188,7 @@ class _Task:
         """One slice by a worker of its own, which may be killed."""
         pool = MortalPool()
         lease = self.store.lease()
+        self.mark = f"{self.store.epoch:032x}"[::-1]
         lease.suspect_up_to = self.suspect_up_to
         worker = asyncio.create_task(
             run_slice(
@@ -233,6 +237,7 @@ class _Task:
         self.store.held = False
         self.store.next_run_at = self.clock.now()
         self.suspect_up_to = max(self.store.rows, default=0)
+        self.lost_marks.append(self.mark)
 
     def spec(self) -> TaskSpec:
         return TaskSpec(
@@ -243,6 +248,8 @@ class _Task:
             options={"tuning": "paper"},
             max_sessions=4,
             suspect_up_to=self.suspect_up_to,
+            mark=self.mark,
+            lost_marks=tuple(self.lost_marks),
             started="STARTED" in self.store.codes(),
             connection_failures=self.store.connection_failures,
             troubled=self.store.trouble is not None,

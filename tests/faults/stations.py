@@ -26,6 +26,9 @@ _TIME_WAIT, _CLOSED, _LISTEN = "06", "07", "0A"
 class Station(ABC):
     """One server that shows `root`."""
 
+    #: One process has all clients: where it stands still, nobody is served.
+    serves_all = False
+
     def __init__(self, root: Path) -> None:
         self.root = root
         self._stopped: set[int] = set()
@@ -116,6 +119,8 @@ class ToolkitStation(Station):
 
 class OwnStation(Station):
     """Ours: one process for all clients. It shows `root` only."""
+
+    serves_all = True
 
     def __init__(self, root: Path) -> None:
         super().__init__(root)

@@ -132,6 +132,11 @@ class MisbehavingProxy:
         await asyncio.gather(*tasks, return_exceptions=True)
         await asyncio.sleep(0)  # aborted transports close their sockets in the loop's next turn
 
+    def fall_silent(self) -> None:
+        """As Deed.HANG, for all connections: the client's computer is not there any more."""
+        for conversation in self._conversations:
+            conversation.silent = True
+
     def upstream_ports(self) -> list[int]:
         """The current client ports, as the server sees them."""
         return [one.server.get_extra_info("sockname")[1] for one in self._conversations]

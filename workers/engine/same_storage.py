@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import secrets
+from contextlib import suppress
 
 from endpoints.gridftp.facts import Entry
 from endpoints.gridftp.faults import Fault, FaultError, FaultScope, Kind, Side
@@ -22,6 +23,7 @@ from .ports import SessionFactory
 CLOCKS = 26 * 3600.0
 #: Seconds for the removal of a folder after the scan, which may have been canceled.
 REMOVAL = 5.0
+REMOVAL_TRIES = 2
 
 
 class StorageProbe:
@@ -64,13 +66,16 @@ class StorageProbe:
         return True
 
     async def unmark(self, folder: str, item_id: int = 0) -> None:
-        """Remove it. A removal that fails is left for the next slice."""
+        """Remove it, by another session where one is lost meanwhile. What stays is left for the next slice."""
         path = f"{trimmed(folder)}/{self.name(item_id)}"
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(REMOVAL):
-                await self._control_sessions.ask(Side.DESTINATION, lambda session: session.remove([(path, True)]))
-        except (FaultError, TimeoutError):
-            return
+                for _ in range(REMOVAL_TRIES):
+                    with suppress(FaultError):
+                        await self._control_sessions.ask(
+                            Side.DESTINATION, lambda session: session.remove([(path, True)])
+                        )
+                        return
 
     async def appears_in(self, folder: str, item_id: int = 0, *, unsure: bool = False) -> bool:
         """Whether the probe's folder is in this folder of the source. Raises FaultError.
