@@ -61,7 +61,7 @@ async def _move(site: Site, transfers: Iterator[Transfer]) -> None:
     lane = ThirdPartyLane(*ends, parallelism=STREAMS, accept_address=lambda _: True)
     under_way = 0
     while True:
-        for transfer in itertools.islice(transfers, DEPTH - under_way):
+        for transfer in itertools.islice(transfers, DEPTH - (under_way - lane.renaming)):
             lane.feed(transfer)
             under_way += 1
         if not under_way:

@@ -114,6 +114,11 @@ class PooledLane:
             self._lane.abort(fault)
 
     @property
+    def renaming(self) -> int:
+        """`ports.Lane.renaming`."""
+        return self._lane.renaming
+
+    @property
     def begun(self) -> list[FileRow]:
         """Files under way that the destination has opened under their final names."""
         return [tag for tag in self._lane.begun if isinstance(tag, FileRow)]

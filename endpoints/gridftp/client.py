@@ -19,7 +19,7 @@ from .facts import Entry
 from .faults import Fault, FaultError, FaultScope, Kind, classify, make_fault
 from .features import Features
 from .listing import Allowance, EntryReader, ListingRefusedError, blocks_on_control, blocks_on_data
-from .login import ANONYMOUS, Login
+from .login import ANONYMOUS, Login, accepted, answered
 from .replies import Reply
 from .requests import plain_ftp, removal
 from .requests.path_facts import PathFacts, entry_of
@@ -102,11 +102,11 @@ class GridFTPSession:
             return_exceptions=True,
         )
         # In their order: a server that refuses one and hangs up has said why, and answers the others no more.
-        user = _accepted(answers[0])
+        user = accepted(answers[0])
         if user.code != 230:
-            _accepted(answers[1])
-        _, _, features, home, binary, _, markers = map(_answered, answers)
-        _accepted(binary)
+            accepted(answers[1])
+        _, _, features, home, binary, _, markers = map(answered, answers)
+        accepted(binary)
         if not features.is_error:
             self.features = Features.parse(features.lines[1:-1])
         self.home = _quoted_path(home) or "/"
@@ -390,21 +390,6 @@ class GridFTPSession:
         finally:
             # Also where the program ends and cancels this.
             self.connection.abort()
-
-
-def _answered(outcome: Reply | BaseException) -> Reply:
-    """Raises the exception in place of a reply."""
-    if isinstance(outcome, BaseException):
-        raise outcome
-    return outcome
-
-
-def _accepted(outcome: Reply | BaseException) -> Reply:
-    """Raises FaultError for an error reply, too."""
-    reply = _answered(outcome)
-    if reply.is_error:
-        raise FaultError(classify(reply))
-    return reply
 
 
 def _windows(things: Sequence[_T], size: int) -> Iterable[Sequence[_T]]:

@@ -350,17 +350,26 @@ def _quotations(text: bytes, name: bytes) -> Iterator[tuple[int, int]]:
     parts = [part for part in name.split(b"/") if part]
     folders = [b"/".join(parts[:end]) for end in range(len(parts), 0, -1)]
     for one in folders:
-        for start in _found(text, b"/" + one):
-            # With what the server puts before it (its root), and what lies in the folder.
-            root = _ROOT.search(text[:start])
-            end = _REST_OF_PATH.match(text, start + 1 + len(one))
-            if end:
-                yield root.start() if root else start, end.end()
+        yield from _rooted(text, b"/" + one)
     tails = [b"/".join(parts[start:]) for start in range(len(parts))]
     for one in (*tails, *(one for one in folders if b"/" in one)):
-        for start in _found(text, one):
-            if (not start or text[start - 1] in _BEFORE_NAME) and _AFTER_NAME.match(text, start + len(one)):
-                yield start, start + len(one)
+        yield from _bare(text, one)
+
+
+def _rooted(text: bytes, path: bytes) -> Iterator[tuple[int, int]]:
+    """Where the text has the path, with what the server puts before it (its root), and what lies in the folder."""
+    for start in _found(text, path):
+        root = _ROOT.search(text[:start])
+        if end := _REST_OF_PATH.match(text, start + len(path)):
+            yield root.start() if root else start, end.end()
+
+
+def _bare(text: bytes, name: bytes) -> Iterator[tuple[int, int]]:
+    """Where the text has the name for itself, not as a part of a word."""
+    for start in _found(text, name):
+        end = start + len(name)
+        if (not start or text[start - 1] in _BEFORE_NAME) and _AFTER_NAME.match(text, end):
+            yield start, end
 
 
 def _found(text: bytes, part: bytes) -> Iterator[int]:

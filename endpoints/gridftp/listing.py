@@ -18,7 +18,7 @@ from .connection import CONNECT_TIMEOUT, STALL_TIMEOUT, ControlConnection, sessi
 from .facts import Entry, FactsError, begins_with_facts, parse_line
 from .faults import Fault, FaultError, Kind, classify, make_fault, reported_shortfall
 from .replies import LINE_COST, MAX_LINE, Reply
-from .requests.passive import data_connection
+from .streams.passive import data_connection
 from .streams.tls_streams import ClientDataConnection
 
 #: Octets buffered for a slow consumer at which reading from the server pauses, and at which it resumes.

@@ -26,7 +26,7 @@ from identity.gsi.trust import TrustFolder
 from identity.gsi.x509 import X509Credential
 
 from .connection import CONNECT_TIMEOUT, ControlConnection, within
-from .faults import FaultError, Kind, make_fault
+from .faults import FaultError, Kind, classify, make_fault
 from .gsi_context import GsiInitiator, ProtectedLine
 from .replies import Reply
 
@@ -216,3 +216,18 @@ async def run_dialogue(connection: ControlConnection, initiator: GsiInitiator) -
         for reply in replies:
             reply.cancel()
         await asyncio.gather(*replies, return_exceptions=True)
+
+
+def answered(outcome: Reply | BaseException) -> Reply:
+    """The reply to one of several commands that were sent together. Raises the exception in its place."""
+    if isinstance(outcome, BaseException):
+        raise outcome
+    return outcome
+
+
+def accepted(outcome: Reply | BaseException) -> Reply:
+    """`answered`. Raises FaultError for an error reply, too."""
+    reply = answered(outcome)
+    if reply.is_error:
+        raise FaultError(classify(reply))
+    return reply

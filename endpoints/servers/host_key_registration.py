@@ -15,11 +15,11 @@ from django.conf import settings
 from endpoints import concurrency_limits
 from endpoints.activation import status as activation
 from endpoints.addresses import gate
-from endpoints.addresses.answering import by_answer
 from endpoints.errors import EndpointInvalidError, NotActivatedError
 from endpoints.gridftp.connection import CONNECT_TIMEOUT
 from endpoints.gridftp.faults import FaultError
 from endpoints.gridftp.ftp_tls.login import shown_key
+from endpoints.gridftp.wire.answering import by_answer
 from endpoints.models import Endpoint
 from endpoints.servers.server_spec import JUMP_SCHEMES, SSH_SCHEMES, ServerSpec
 from identity.models import User

@@ -14,11 +14,11 @@ from django.conf import settings
 from endpoints.activation import status as activation
 from endpoints.activation.status import Logins
 from endpoints.addresses import gate
-from endpoints.addresses.answering import by_answer
 from endpoints.connect.login import AGENT_PORT
 from endpoints.errors import NotActivatedError
 from endpoints.gridftp.client import LIST_FACTS, GridFTPSession
 from endpoints.gridftp.faults import Fault, FaultError, FaultScope, Kind, make_fault
+from endpoints.gridftp.wire.answering import by_answer
 from endpoints.models import Server
 from endpoints.sharing.access import Access
 from endpoints.sharing.confinement import Confinement

@@ -69,6 +69,10 @@ class MemoryLane:
             self._sessions.streams.append(parallelism)
 
     @property
+    def renaming(self) -> int:
+        return 0
+
+    @property
     def begun(self) -> Sequence[FileRow]:
         return [file for file in self._queue if not file.temporary_path]
 

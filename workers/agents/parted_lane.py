@@ -76,6 +76,11 @@ class PartedLane:
         return not self._lost and all(stream.alive for stream in self._streams)
 
     @property
+    def renaming(self) -> int:
+        """`ports.Lane.renaming`: nothing waits behind a name here."""
+        return 0
+
+    @property
     def begun(self) -> Sequence[FileRow]:
         """`ports.Lane.begun`."""
         whole = [file for stream in self._streams for file in stream.begun]

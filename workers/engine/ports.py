@@ -190,6 +190,10 @@ class Lane(Protocol):
     def begun(self) -> Sequence[FileRow]:
         """Files in progress that the destination reports as opened under their own names."""
 
+    @property
+    def renaming(self) -> int:
+        """Files in progress that have arrived and wait for their final names: they need no place in the pipeline."""
+
     def feed(self, file: FileRow) -> None:
         """Add a file; never blocks."""
 

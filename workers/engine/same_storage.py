@@ -1,6 +1,6 @@
 """Whether two endpoints are one storage: a folder that is made at the destination and appears at the source proves it.
 
-The protocols cannot tell: SFTP has no identity of files, and servers of different kinds report different ones. The
+The protocols do not say it: SFTP has no identity of files, and servers of different kinds report different ones. The
 probe writes to the destination only, and only where the servers may share storage (`SessionFactory.may_share_storage`):
 one empty folder with a name that no file has, removed at once or at the end of the scan.
 """
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import secrets
 from contextlib import suppress
 
 from endpoints.gridftp.facts import Entry
@@ -76,9 +77,17 @@ class StorageProbe:
                         )
                         return
 
-    async def appears_in(self, folder: str, item_id: int = 0) -> bool:
-        """Whether the probe's folder is in this folder of the source. Raises FaultError."""
+    async def appears_in(self, folder: str, item_id: int = 0, *, unsure: bool = False) -> bool:
+        """Whether the probe's folder is in this folder of the source. Raises FaultError.
+
+        unsure: the answer for a server that shows a folder of every name.
+        """
         path = f"{trimmed(folder)}/{self.name(item_id)}"
+        if not await self._is_at_source(path):
+            return False
+        return unsure if await self._is_at_source(f"{path}-{secrets.token_hex(8)}") else True
+
+    async def _is_at_source(self, path: str) -> bool:
         try:
             await self._control_sessions.stat(Side.SOURCE, path)
         except UnreachableError:

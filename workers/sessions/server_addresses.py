@@ -9,9 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from endpoints.addresses.answering import by_answer
 from endpoints.connect.login import AGENT_PORT
 from endpoints.gridftp.faults import FaultError, Side
+from endpoints.gridftp.wire.answering import by_answer
 
 from .pool import Address, tiers_of
 

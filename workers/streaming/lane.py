@@ -105,6 +105,11 @@ class StreamedLane:
         """One stream a file: the plan's parallelism has no meaning here."""
 
     @property
+    def renaming(self) -> int:
+        """`ports.Lane.renaming`: nothing waits behind a name here."""
+        return 0
+
+    @property
     def begun(self) -> Sequence[FileRow]:
         """`ports.Lane.begun`."""
         return [one.file for one in self._under.values() if one.copy and one.copy.begun and not one.file.temporary_path]

@@ -81,9 +81,9 @@ async def stat(connection: ControlConnection, path: bytes) -> Entry | None:
     when = _time(modified)
     if not folder.is_error:
         return Entry(name, "dir", modified=when)
-    octets = size.text.split()[-1] if size.text else ""
-    if not size.is_error and octets.isdecimal() and len(octets) < 20:
-        return Entry(name, "file", int(octets), when)
+    octets = _octets(size)
+    if octets is not None:
+        return Entry(name, "file", octets, when)
     if not size.is_error or when is not None or is_refused(size):
         return None
     fault = classify(size)
@@ -92,6 +92,12 @@ async def stat(connection: ControlConnection, path: bytes) -> Entry | None:
             return Entry(name, "OS.unix=special")
         fault = make_fault(Kind.FILE_NOT_FOUND, fault.raw)
     raise FaultError(fault)
+
+
+def _octets(size: Reply) -> int | None:
+    """The number in an answer to SIZE (RFC 3659 section 4); None of any other answer."""
+    last = size.text.split()[-1] if size.text else ""
+    return int(last) if not size.is_error and last.isdecimal() and len(last) < 20 else None
 
 
 async def _is_special(connection: ControlConnection, path: bytes, name: str) -> bool:

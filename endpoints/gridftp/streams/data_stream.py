@@ -18,7 +18,7 @@ from endpoints.gridftp.client import GridFTPSession
 from endpoints.gridftp.connection import CONNECT_TIMEOUT, STALL_TIMEOUT, ControlConnection
 from endpoints.gridftp.faults import FaultError, Kind, classify, make_fault
 from endpoints.gridftp.replies import Reply
-from endpoints.gridftp.requests.passive import data_connection, passive_port
+from endpoints.gridftp.streams.passive import data_connection, passive_port
 from identity.gsi.printable import error_text
 
 from .protection import protect

@@ -108,6 +108,11 @@ class ThirdPartyLane:
         return self._pair.state is PairState.OPEN
 
     @property
+    def renaming(self) -> int:
+        """`ThirdPartyPair.renaming`."""
+        return self._pair.renaming
+
+    @property
     def begun(self) -> list[object]:
         """`ThirdPartyPair.begun`."""
         return self._pair.begun

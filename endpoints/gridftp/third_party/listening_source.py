@@ -117,6 +117,11 @@ class ListeningSourcePair(PairBase[_File]):
         return len(self._files) + len(self._waiting)
 
     @property
+    def renaming(self) -> int:
+        """`ThirdPartyPair.renaming`: here a file keeps its place, because each has a data connection of its own."""
+        return 0
+
+    @property
     def begun(self) -> list[object]:
         """`ThirdPartyPair.begun`."""
         return [file.transfer.tag for file in self._moving() if file.begun]

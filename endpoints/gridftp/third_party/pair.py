@@ -117,6 +117,11 @@ class ThirdPartyPair(PairBase[Slot]):
         slot = self._slots[0] if self.stream_mode and self._slots else None
         return slot.transfer if slot and slot.source.started and slot.destination.started else None
 
+    @property
+    def renaming(self) -> int:
+        """Files that have arrived and wait for their final names."""
+        return len(self._renaming)
+
     def waits_at(self, address: DataAddress) -> bool:
         """Whether the listener may still wait there for a connection that nobody makes (`Flush`)."""
         return self.state is PairState.STUCK and address in self._addresses

@@ -87,8 +87,8 @@ class Answers:
         now, unsent = self._loop.time(), self._unsent()
         if unsent != self._sent:
             self._sent, self._moved_at = unsent, now
-        patience = max(self._waiting.values())
-        if now - self._moved_at >= patience or now - self._oldest_since >= max(patience, OVERTAKEN * STALL_TIMEOUT):
+        longest = max(self._waiting.values())
+        if now - self._moved_at >= longest or now - self._oldest_since >= max(longest, OVERTAKEN * STALL_TIMEOUT):
             for limit in self._waiting:
                 limit.reschedule(now)
         else:

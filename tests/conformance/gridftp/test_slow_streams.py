@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import struct
 import threading
 import time
 from pathlib import Path
@@ -13,9 +14,9 @@ import pytest
 
 from endpoints.gridftp.client import GridFTPSession
 from endpoints.gridftp.faults import FaultError, Kind
-from endpoints.gridftp.requests import passive
+from endpoints.gridftp.streams import passive
 from endpoints.gridftp.streams.data_stream import DataStream
-from tests.gridftp.small_ftp import FtpSession, SmallFtp
+from tests.gridftp.small_ftp import HANG_UP, FtpSession, SmallFtp
 
 #: Stands for the 90 s of the product.
 STALL = 0.6
@@ -200,3 +201,30 @@ async def test_where_neither_works_the_fault_says_so(tmp_path: Path) -> None:
         assert refused.value.fault.kind is Kind.CONNECT_FAILED
         assert "by EPSV and by PASV" in refused.value.fault.raw
         session.abort()
+
+
+# ---- a server that says why, and hangs up
+
+
+class Hanging(SmallFtp):
+    """Says its words at this command and resets the connection, since it has not read what was pipelined."""
+
+    at = words = ""
+
+    def before(self, verb: str, argument: str, session: FtpSession) -> str | None:
+        if verb != self.at:
+            return None
+        session.say(self.words)
+        session.control.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        time.sleep(0.1)
+        return HANG_UP
+
+
+@pytest.mark.parametrize("at", ["USER", "PASS", "PWD", "TYPE"])
+@pytest.mark.parametrize("words", ["500 OOPS: vsftpd: refusing to run", "530 Sorry, closed", "421 Closing for backup"])
+async def test_the_words_of_a_server_that_hangs_up_are_in_the_fault(tmp_path: Path, at: str, words: str) -> None:
+    with Hanging(tmp_path) as server:
+        server.at, server.words = at, words
+        with pytest.raises(FaultError) as refused:
+            await GridFTPSession.open("127.0.0.1", server.port, timeout=10)
+    assert words in refused.value.fault.raw

@@ -84,7 +84,8 @@ async def moved(source: SmallFtp, destination: SmallFtp, *, watched: bool) -> Fi
 @pytest.mark.parametrize("watched", [True, False])
 async def test_a_file_that_takes_longer_than_the_limit_arrives(tmp_path: Path, watched: bool) -> None:
     here, there = tmp_path / "here", tmp_path / "there"
-    here.mkdir(), there.mkdir()
+    here.mkdir()
+    there.mkdir()
     (here / "file").write_bytes(CONTENT)
     with SlowSource(here) as source, SmallFtp(there) as destination:
         assert isinstance(await moved(source, destination, watched=watched), FileSettled)
@@ -93,7 +94,8 @@ async def test_a_file_that_takes_longer_than_the_limit_arrives(tmp_path: Path, w
 
 async def test_a_file_that_grows_no_more_is_given_up(tmp_path: Path) -> None:
     here, there = tmp_path / "here", tmp_path / "there"
-    here.mkdir(), there.mkdir()
+    here.mkdir()
+    there.mkdir()
     (here / "file").write_bytes(CONTENT)
     with DyingSource(here) as source, SmallFtp(there) as destination:
         event = await moved(source, destination, watched=True)
@@ -105,7 +107,8 @@ async def test_a_file_that_grows_no_more_is_given_up(tmp_path: Path) -> None:
 async def test_a_long_file_of_a_task_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session_factory, "STALL_TIMEOUT", STALL)
     here, there = tmp_path / "here", tmp_path / "there"
-    here.mkdir(), there.mkdir()
+    here.mkdir()
+    there.mkdir()
     (here / "file").write_bytes(CONTENT)
     with SlowSource(here) as source, SmallFtp(there) as destination:
         task = StreamedTask(End(source.port), End(destination.port), [("/file", "/copy", False)])

@@ -109,4 +109,5 @@ async def test_a_task_does_not_hammer_a_full_server(tmp_path: Path) -> None:
         task = StreamedTask(End(server.port, login), End(ours.port), [("/in/", "/", True)], {"perf_cc": 8})
         await task.run()
         check(task, source, there)
-        assert server.refused <= 20
+        # The clock of the test runs fast: lanes are tried again more often than in the product.
+        assert server.refused <= FILES

@@ -129,11 +129,10 @@ async def test_each_name_arrives_or_is_reported(
     assert set(found) <= {name(octet) for octet in OCTETS}, "nothing has another name"
     missing = [octet for octet in shown if name(octet) not in found]
     said = reported(task)
-    broken_lines = {ord("\n")} if source == "proftpd" else set()
     for octet in missing:
-        assert os.fsdecode(name(octet)) in said or octet in broken_lines, octet
-    assert (task.store.status == "SUCCEEDED") is (not missing or (skip and not broken_lines))
-    assert set(task.faults()) <= {"INVALID_PATH_NAME", "ENDPOINT_ERROR"}
+        assert os.fsdecode(name(octet)) in said, octet
+    assert (task.store.status == "SUCCEEDED") is (not missing or skip)
+    assert set(task.faults()) <= {"INVALID_PATH_NAME"}
     high = set(range(128, 256)) if "toolkit" in (source, destination) else set()
     carried = set() if source == destination == "sftp" else CONTROLS
     assert set(missing) == (carried | high) & set(shown)

@@ -51,7 +51,7 @@ def content(folder: Path) -> dict[str, bytes]:
 
 
 def leftovers(folder: Path) -> list[Path]:
-    """What the probe should have removed."""
+    """The folders of the probe that were not removed."""
     return list(folder.rglob(".waybill*"))
 
 

@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from endpoints.addresses.answering import by_answer
+from endpoints.gridftp.wire.answering import by_answer
 
 IPV4, IPV6 = "127.0.0.1", "::1"
 

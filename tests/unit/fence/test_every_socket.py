@@ -16,7 +16,7 @@ _CLIENTS = {
     for name, path in modules().items()
     if name.startswith(("endpoints.", "workers.")) and not name.startswith((*_OF_SERVERS, "endpoints.gridftp.wire"))
 }
-#: What opens a connection; with `sock` it uses one that is open.
+#: The calls that open a connection; with `sock` it uses one that is open.
 _OPENERS = frozenset({"open_connection", "create_connection", "open_unix_connection", "create_unix_connection"})
 #: Channels inside a connection of ssh.
 _WITHIN_SSH = frozenset({"self._ssh"})

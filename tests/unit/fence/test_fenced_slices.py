@@ -152,7 +152,7 @@ async def test_the_heart_beats_until_a_slice_has_removed_its_leftovers(beats: li
     world = World([("/src/", "/dst/", True)], chunk=1, options={"skip_source_errors": True})
     world.source.write("/src/large", b"0123456789")
     world.script.add("midway", "/src/large", make_fault(Kind.TIMEOUT), 1)
-    world.script.add("remove", "/dst/large", make_fault(Kind.PERMISSION_DENIED), 4)
+    world.script.add("remove", "/dst/", make_fault(Kind.PERMISSION_DENIED), 4)
     task = asyncio.create_task(world.run())
     await world.until(lambda: world.script.met > 0)
     world.source.remove("/src/large", directory=False)

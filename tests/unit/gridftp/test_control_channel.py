@@ -127,3 +127,44 @@ def test_only_a_listing_may_be_a_long_reply() -> None:
         channel.send(verb)
         (event,) = channel.receive(b"250-Contents\r\n" + lines + b"250 End.\r\n")
         assert isinstance(event, Answered) is whole
+
+
+@pytest.mark.parametrize(
+    "words", ["500 OOPS: vsftpd: cannot change directory", "530 Sorry, not today", "451 Local error"]
+)
+def test_what_a_server_says_before_it_hangs_up_is_in_the_fault(words: str) -> None:
+    channel = ready()
+    channel.send("USER", b"alice")
+    channel.send("PASS", b"secret")
+    (answered,) = channel.receive(words.encode() + b"\r\n")
+    assert isinstance(answered, Answered)
+
+    (lost,) = channel.receive_eof()
+
+    assert isinstance(lost, Lost)
+    assert words in lost.fault.raw
+    assert "secret" not in repr(lost)
+
+
+def test_a_full_server_that_hangs_up_is_busy() -> None:
+    channel = ready()
+    channel.send("USER", b"alice")
+    channel.send("PASS", b"secret")
+    list(channel.receive(b"530 Too many users, try later\r\n"))
+
+    (lost,) = channel.receive_eof()
+
+    assert isinstance(lost, Lost)
+    assert lost.fault.kind is Kind.ENDPOINT_TOO_BUSY
+
+
+def test_the_refusal_of_a_file_is_no_reason_for_a_lost_connection() -> None:
+    channel = ready()
+    channel.send("DELE", b"/a")
+    channel.send("DELE", b"/b")
+    list(channel.receive(b"550 /a: No such file or directory\r\n"))
+
+    (lost,) = channel.receive_eof()
+
+    assert isinstance(lost, Lost)
+    assert "No such file" not in lost.fault.raw

@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from endpoints.gridftp.commands import encode, named_paths
 from endpoints.gridftp.control import Answered, ControlChannel
-from endpoints.gridftp.faults import _PHRASES, Fault, FaultScope, Kind, classify
+from endpoints.gridftp.faults import _PHRASES, Fault, FaultScope, Kind, Side, classify
 from endpoints.gridftp.replies import Reply
+from endpoints.gridftp.third_party.slots import Slot, Transfer
 
 WORDS = [
     "expired", "timeout", "quota exceeded", "permission denied", "is a directory", "connection reset", "too many",
@@ -168,3 +169,41 @@ def test_a_full_server_is_busy_and_asks_nobody_for_a_credential(text: str) -> No
 )
 def test_a_refused_credential_stays_one(text: str) -> None:
     assert classify(Reply(int(text[:3]), (text[4:].encode(),))).kind is Kind.AUTH
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        # vsftpd, ProFTPD and Pure-FTPd on a full disk, and on a read-only one.
+        ("451 Failure writing to local file.", Kind.NO_SPACE_LEFT),
+        ("451 Error during write to file", Kind.NO_SPACE_LEFT),
+        ("452 Transfer aborted. No space left on device", Kind.NO_SPACE_LEFT),
+        ("553 Could not create file.", Kind.PERMISSION_DENIED),
+        ("550 Create directory operation failed.", Kind.PERMISSION_DENIED),
+        ("550 Rename failed.", Kind.PERMISSION_DENIED),
+        ("451 Rename/move failure: Read-only file system", Kind.PERMISSION_DENIED),
+        ("550 /in/file: Read-only file system", Kind.PERMISSION_DENIED),
+    ],
+)
+def test_full_and_read_only_disks_are_known_by_the_words_of_each_server(text: str, kind: Kind) -> None:
+    assert classify(Reply(int(text[:3]), (text[4:].encode(),))).kind is kind
+
+
+@pytest.mark.parametrize(
+    ("source", "destination", "blamed"),
+    [
+        # The receiver is the cause, and the sender only meets its end.
+        ("426 Broken pipe", "451 Failure writing to local file.", Side.DESTINATION),
+        ("426 Connection reset by peer", "451 Local error in processing", Side.DESTINATION),
+        ("426 Failure writing network stream.", "552 Disk full", Side.DESTINATION),
+        ("426 Broken pipe", "425 Can't open data connection: it came from another account", Side.DESTINATION),
+        ("550 No such file or directory", "426 Connection closed; transfer aborted.", Side.SOURCE),
+        ("451 Input/output error", "426 Connection closed; transfer aborted.", Side.SOURCE),
+    ],
+)
+def test_the_side_that_met_the_cause_is_blamed(source: str, destination: str, blamed: Side) -> None:
+    slot = Slot(Transfer("file", b"/in/file", b"/out/file"))
+    for side, text in ((Side.SOURCE, source), (Side.DESTINATION, destination)):
+        slot.side(side).answered(Reply(int(text[:3]), (text[4:].encode(),)), side)
+
+    assert slot.cause.side is blamed

@@ -149,7 +149,7 @@ def test_what_the_disk_refuses_is_an_error_and_no_range(disk: Disk, fd: int) -> 
         markers.sync_ended()
     disk.error = None
     markers.writer.add(100, 200)
-    # The kernel tells such an error once, and forgets the octets.
+    # The kernel reports such an error once, and forgets the octets.
     markers.writer.give_up()
     markers.writer.close()
     assert not markers.told

@@ -1,4 +1,4 @@
-"""What a user does with tasks that exist: wait, cancel, pause, resume, modify, retry, and answers about deletions."""
+"""Commands on tasks that exist: wait, cancel, pause, resume, modify, retry, and answers about deletions."""
 
 from __future__ import annotations
 
@@ -112,8 +112,8 @@ def confirm_deletion(context: Context, arguments: Arguments) -> None:
 @command("refuse-deletion", "[OPTIONS] ID [ID ...]", Heading.TASKS, FORM,
          summary="End mirrors without the deletion that they have asked about")  # fmt: skip
 def refuse_deletion(context: Context, arguments: Arguments) -> None:
-    """Answers tasks that wait as for `confirm-deletion`, in the other way: they end without a deletion. What has
-    arrived stays. There is no output.
+    """Answers tasks that wait as for `confirm-deletion`, in the other way: they end without a deletion. Files
+    that have arrived stay. There is no output.
     """
     for one in _ids(arguments):
         context.call(deletion_requests.answer, context.user, one, delete=False)

@@ -68,7 +68,7 @@ def _name(user: User, task: Task) -> str:
 
 
 def _targets(tasks: Collection[Task], most: int) -> dict[uuid.UUID, _Targets]:
-    """What each of these tasks writes, by its first items."""
+    """The paths that each of these tasks writes, by its first items."""
     by_id = {task.pk: task for task in tasks}
     found = {task_id: _Targets() for task_id in by_id}
     for item in Item.objects.filter(Q(task__in=list(by_id)) & Q(position__lt=most)).order_by("task", "position"):

@@ -60,7 +60,7 @@ class Loss(NamedTuple):
 
     @property
     def changes(self) -> dict[str, object]:
-        """What the next worker must know of the files that this one may still write: columns of the task."""
+        """The columns of the task from which the next worker knows the files that this one may still write."""
         return {"suspect_up_to": self.last_file, "lost_marks": self.marks}
 
 

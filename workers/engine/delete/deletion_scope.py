@@ -163,7 +163,7 @@ class DeletionScope:
                 marked.append(root)
             for start in range(0, len(folders), PARALLEL_STATS):
                 batch = folders[start : start + PARALLEL_STATS]
-                if any(await asyncio.gather(*map(probe.appears_in, batch))):
+                if any(await asyncio.gather(*(probe.appears_in(folder, unsure=True) for folder in batch))):
                     raise DeletionRefusedError(ONE_STORAGE)
         finally:
             for root in marked:

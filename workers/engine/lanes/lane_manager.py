@@ -90,8 +90,9 @@ class LaneManager:
         self._post_transfer.resume()
         self._start_background()
         wanted = min(self._file_queue.lanes_wanted(), self._work.spec.most_lanes)
-        for index in range(self._lane_pool.allowed(wanted)):
-            if index not in self._lane_workers:
+        for index in range(wanted):
+            # Where a server is full, another worker has the lane that this one would need.
+            if index not in self._lane_workers and len(self._lane_workers) < self._lane_pool.allowed(wanted):
                 self._post_transfer.prepare()
                 self._lane_workers[index] = self._work.spawn(self._lane_worker(index))
 
@@ -133,10 +134,14 @@ class LaneManager:
         files_done = not (self._scanning or self._file_queue.waiting or self._file_queue.under_way)
         if files_done and (links := self._file_queue.take_links()):
             self._background.start(make_links(self._work, links, self._link_made, self._faults.file_faulted))
-        if self._feeder.low and not self._work.is_blocked() and (self._fetching is None or self._fetching.done()):
-            self._fetching = self._background.start(self._feeder.fetch())
+        self._start_fetching()
         if self._file_queue.waiting and not self._file_queue.decided and self._timer is None:
             self._timer = self._work.spawn(self._decide_later())
+
+    def _start_fetching(self) -> None:
+        idle = self._fetching is None or self._fetching.done()
+        if idle and self._feeder.low and not self._work.is_blocked():
+            self._fetching = self._background.start(self._feeder.fetch())
 
     async def _decide_later(self) -> None:
         await self._work.clock.sleep(DECIDE_AFTER)
@@ -202,7 +207,7 @@ class LaneManager:
         lane, under_way = lane_slot.lane, lane_slot.under_way
         if not lane.alive or self._closed_to_new or self._post_transfer.full or self._work.is_blocked():
             return
-        for queued in self._file_queue.take_for_lane(index, lane_slot.parallelism, len(under_way)):
+        for queued in self._file_queue.take_for_lane(index, lane_slot.parallelism, len(under_way) - lane.renaming):
             row = self._feeder.as_written(queued)
             under_way[row.id] = row
             lane.feed(row)
@@ -224,13 +229,7 @@ class LaneManager:
                     came_back -= 1
                     self._progressed(file, ranges)
                 case FileRefused(FileRow() as file):
-                    self.counter.left(file)
-                    self._left(file, lane_slot)
-                    if not event.trusted and self._lane_pool.lost_to_full_server(lane_slot, event.fault):
-                        self._background.start(self._lane_pool.limit_without(event.fault))
-                        returned.suspect.append(replace(file, begun=True) if event.begun else file)
-                        continue
-                    self._faults.file_refused(file, event, lane_alive=lane_slot.lane.alive)
+                    self._refused(file, event, lane_slot, returned)
                 case FileReturned(FileRow() as file, suspect, begun):
                     self.counter.left(file)
                     partial = self._left(file, lane_slot) or bool(file.ranges)
@@ -241,6 +240,16 @@ class LaneManager:
                     raise AssertionError(event)
         self._file_queue.left_lanes(came_back)
         self._faults.files_returned(returned)
+
+    def _refused(self, file: FileRow, refused: FileRefused, lane_slot: LaneSlot, returned: ReturnedFiles) -> None:
+        self.counter.left(file)
+        self._left(file, lane_slot)
+        if not refused.trusted and self._lane_pool.lost_to_full_server(lane_slot, refused.fault):
+            # Other lanes are open: the file goes there, and its server was only asked for too much.
+            self._background.start(self._lane_pool.limit_without(refused.fault))
+            returned.suspect.append(replace(file, begun=True) if refused.begun else file)
+        else:
+            self._faults.file_refused(file, refused, lane_alive=lane_slot.lane.alive)
 
     def _left(self, file: FileRow, lane_slot: LaneSlot) -> bool:
         """Record that the file left its lane. Returns whether its beginning is on the destination's disk."""

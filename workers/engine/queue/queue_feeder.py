@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import TypeVar
 
 from endpoints.gridftp.faults import Fault, FaultError, Kind, Side
@@ -182,16 +183,11 @@ class QueueFeeder:
     async def _under_names(self, rows: Sequence[FileRow]) -> Sequence[FileRow]:
         """The files with the names that they are written under. Raises UnreachableError."""
         nameless = [row for row in rows if self._needs_name(row)]
-        if not nameless:
-            await self.remove([path for row in rows for path in earlier_names(row)])
-            return rows
-        left = [*self._left_behind(nameless), *(path for row in rows for path in earlier_names(row))]
+        present = set() if self.renames_all else await self._present(nameless)
+        await self.remove([*self._left_behind(nameless), *chain.from_iterable(map(earlier_names, rows))])
         if self.renames_all:
-            await self.remove(left)
             named = {row.id: row for row in await self._name(nameless)}
         else:
-            present = await self._present(nameless)
-            await self.remove(left)
             named = {row.id: self._names.own(row) for row in nameless if row.id not in present}
         return [named.get(row.id, row) for row in rows]
 
@@ -211,7 +207,7 @@ class QueueFeeder:
         """Those with an entry of their name at the destination that belongs to its owner: it is overwritten in place.
 
         Its inode, mode, owner, ACLs and links stay. Not so where the server replaces a file and keeps these, and where
-        a lost worker may still be writing to the entry. What cannot be looked at is taken for present.
+        a lost worker may still be writing to the entry. An entry that cannot be looked at counts as present.
         """
         unknown = [row for row in rows if not (row.absent or row.suspect)]
         if not unknown or (await self._control_sessions.session(Side.DESTINATION)).replaces:
@@ -224,6 +220,9 @@ class QueueFeeder:
         }
 
     def _left_behind(self, nameless: Sequence[FileRow]) -> list[str]:
-        """What a dead worker may have left of these. Other files have nothing there, or continue under their name."""
+        """The paths of all that a dead worker may have left of these.
+
+        Other files have nothing there, or continue under their name.
+        """
         recorded = [row.temporary_path for row in nameless if row.suspect and row.temporary_path]
         return [*recorded, *(path for row in nameless for path in self._names.of_lost_workers(row))]

@@ -64,9 +64,9 @@ def _marks(row: FileRow) -> list[str]:
 
 
 def _own_name(mark: str, row: FileRow) -> str:
-    """The name of a file in the lease of this mark. Who has seen one name cannot tell that of another file."""
+    """The name of a file in the lease of this mark; it says nothing about the name of another file."""
     digest = hashlib.blake2b(row.id.to_bytes(8, "big"), key=bytes.fromhex(mark), digest_size=_FILE // 2)
-    return f"{_folder(row)}/{_PREFIX}{mark[:_LEASE]}{digest.hexdigest()}"
+    return f"{_folder(row)}/{_PREFIX}{mark[:_LEASE]}{digest.hexdigest()}{BEGUN if has_begun(row) else ''}"
 
 
 def _folder(row: FileRow) -> str:
@@ -82,8 +82,7 @@ class TemporaryNames:
 
     def own(self, row: FileRow) -> FileRow:
         """The same file, to be written from the start under its own name in this lease."""
-        name = _own_name(self._mark, row) + (BEGUN if has_begun(row) else "")
-        return replace(row, temporary_path=name, ranges="", suspect=False)
+        return replace(row, temporary_path=_own_name(self._mark, row), ranges="", suspect=False)
 
     def give(self, row: FileRow, *, stays: bool = False) -> FileRow:
         """The same file, to be written from the start under a name that it never had.
@@ -106,7 +105,7 @@ class TemporaryNames:
         """The paths under which lost workers may have written a suspect file, without a record of it."""
         if not row.suspect or row.destination_path is None:
             return []
-        return [_own_name(mark, row) + suffix for mark in self._lost_marks for suffix in ("", BEGUN)]
+        return [_own_name(mark, row) for mark in self._lost_marks]
 
 
 class RealNames:

@@ -76,7 +76,9 @@ class FoldedNames:
         self._work = work
         self._folder = folder
         self._memory = TaskShare(work.control_sessions.memory)
-        self._seen = HashSet(self._memory.take)
+        #: The names, because a server may list one again and again, and their folded forms.
+        self._names = HashSet(self._memory.take)
+        self._folded = HashSet(self._memory.take)
         self._prepared = prepared
         self._refuse = refuse
 
@@ -90,7 +92,8 @@ class FoldedNames:
         """The entries that can be copied: without those that the destination takes for an earlier one."""
         if self._folder.destination is None:
             return entries
-        later = [entry for entry in entries if not self._seen.add(folded(entry.name))]
+        new = [entry for entry in entries if self._names.add(entry.name)]
+        later = [entry for entry in new if not self._folded.add(folded(entry.name))]
         if not later:
             return entries
         await self._prepared()

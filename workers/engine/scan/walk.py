@@ -204,25 +204,32 @@ class Walk:
         followed = link and self._selection.links is Links.COPY
         if not is_a_name(name):
             self._add_invalid_name(folder, name)
-        elif folder.destination is not None and is_temporary(name):
-            return  # another task is about to give it its name
-        elif not self._selection.includes(name, folder=entry.is_directory and (followed or not link)):
+        elif not self._includes(folder, entry, followed=followed):
             return
         elif link and not followed:
             self._add_link(folder, entry, listing)
         elif entry.is_directory:
             self._add_folder(folder, entry, listing)
         elif entry.kind in ("file", "link"):
-            # A link without a target counts as the file that it should be: the file's fault reports it.
-            destination = f"{folder.destination}/{name}"
-            if followed and self._work.same_endpoint:
-                listing.followed[destination] = entry.unique
-            source, wanted = f"{folder.source}/{name}", self.item.checksum
-            listing.found.append(
-                FoundFile(source, destination, entry.size, entry.modified, checksum=wanted, absent=folder.fresh)
-            )
+            self._add_file(folder, entry, listing, followed=followed)
         else:
             listing.specials += 1
+
+    def _includes(self, folder: Folder, entry: Entry, *, followed: bool) -> bool:
+        """Whether the user asked for it. A file on its way to its name belongs to another task, and is left out."""
+        if folder.destination is not None and is_temporary(entry.name):
+            return False
+        return self._selection.includes(entry.name, folder=entry.is_directory and (followed or not entry.is_link))
+
+    def _add_file(self, folder: Folder, entry: Entry, listing: FolderListing, *, followed: bool) -> None:
+        """A link without a target counts as the file that it should be: the file's fault reports it."""
+        source, destination = f"{folder.source}/{entry.name}", f"{folder.destination}/{entry.name}"
+        if followed and self._work.same_endpoint:
+            listing.followed[destination] = entry.unique
+        wanted = self.item.checksum
+        listing.found.append(
+            FoundFile(source, destination, entry.size, entry.modified, checksum=wanted, absent=folder.fresh)
+        )
 
     def _add_invalid_name(self, folder: Folder, name: str) -> None:
         why = f"Not a valid name: {quoted(name)} in {folder.source}"

@@ -74,8 +74,8 @@ def can_continue(file: FileRow, size_on_disk: int) -> bool:
 def same_version(file: FileRow, source: Entry) -> bool:
     """Whether the source is still the version of the row, as far as its size and time show.
 
-    Whole seconds are compared, which is all that most servers report (RFC 3659 section 2.3). A server that tells no
-    time tells the size.
+    Whole seconds are compared, which is all that most servers report (RFC 3659 section 2.3). Without a time the size
+    alone counts.
     """
     if source.size != file.size:
         return False

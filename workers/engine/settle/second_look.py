@@ -63,7 +63,7 @@ class SecondLook:
         return again
 
     async def _is_whole(self, arrived: SettledFile, entry: Entry | Fault) -> bool:
-        """Whether the entry is the file that has arrived, as far as it can be told."""
+        """Whether the entry is the file that has arrived, as far as the server shows."""
         if isinstance(entry, Fault):
             return entry.kind is not Kind.FILE_NOT_FOUND
         if entry.size != arrived.file.size:

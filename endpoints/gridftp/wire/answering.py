@@ -11,6 +11,8 @@ import contextlib
 from collections.abc import Sequence
 from itertools import zip_longest
 
+from endpoints.gridftp.wire.fenced_socket import connect
+
 #: Seconds between the attempts (RFC 8305 section 5), and for all of them.
 ATTEMPT_DELAY, LIMIT = 0.25, 3.0
 #: Addresses that are tried.
@@ -54,6 +56,5 @@ async def _first(hosts: Sequence[str], port: int, delay: float, limit: float) ->
 
 async def _connects(host: str, port: int, after: float) -> str:
     await asyncio.sleep(after)
-    _, writer = await asyncio.open_connection(host, port)
-    writer.transport.abort()
+    (await connect(host, port)).close()
     return host
