@@ -76,13 +76,18 @@ class Loss(enum.Enum):
 
 @dataclass
 class Outcome:
-    """wrong: names of files that are not what they must be. amiss: what else must not be. litter: own names left."""
+    """wrong: names of files that are not what they must be. amiss: what else must not be. litter: own names left.
+
+    known: wrong files of what remains: a server of others that stands still executes a STOR or a DELE of a client that
+    has hung up since, on a name that is not our own (docs/decisions/0002-settle-only-what-is-certain.md).
+    """
 
     loss: Loss | None
     step: Step | None
     at_source: bool
     wrong: list[str] = field(default_factory=list)
     amiss: list[str] = field(default_factory=list)
+    known: list[str] = field(default_factory=list)
     litter: int = 0
     came_true: bool = False
     seconds: float = 0.0
@@ -384,6 +389,12 @@ class _Run:
             warned=frozenset(self.store.codes()),
         )
 
+    def note_wrong(self, name: str, *, in_place: bool) -> None:
+        """in_place: commands name the file itself, where the server is not ours."""
+        station = self.stations[Side.SOURCE if self.delete else Side.DESTINATION]
+        frozen = self.outcome.loss is Loss.SERVER_FROZEN and not station.serves_all
+        (self.outcome.known if frozen and in_place else self.outcome.wrong).append(name)
+
     def check_books(self) -> None:
         store, amiss = self.store, self.outcome.amiss
         amiss += store.violations
@@ -443,7 +454,7 @@ class _Transfer(_Run):
             path = self.there / name
             right = [self.users[name]] if name in self.users else [content, self.older.get(name, content)]
             if not path.is_file() or path.read_bytes() not in right:
-                self.outcome.wrong.append(name)
+                self.note_wrong(name, in_place=int(name[1:]) % 2 == 1)
         self.outcome.litter = sum(path.name not in self.contents for path in self.there.iterdir())
 
 
@@ -476,9 +487,9 @@ class _Deletion(_Run):
     def judge(self) -> None:
         self.check_books()
         paths = {name: self.folder / name for name in self.names}
-        self.outcome.wrong += [
-            name for name, path in paths.items() if not path.is_file() or path.read_text() != f"new {name}"
-        ]
+        for name, path in paths.items():
+            if not path.is_file() or path.read_text() != f"new {name}":
+                self.note_wrong(name, in_place=True)
 
 
 def losses_of(delete: bool) -> Sequence[Loss]:
