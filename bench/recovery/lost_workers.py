@@ -111,9 +111,8 @@ def main() -> None:
         rows = asyncio.run(measure(root, arguments, begun + 60 * arguments.minutes))
     out = sys.stdout.write
     out(f"\nLost workers ({machine()}), {time.monotonic() - begun:.0f} s\n\n")
-    out(
-        "| row | runs | came true | runs with wrong files | wrong files | runs with what remains | else amiss | names left | s a run |\n"
-    )
+    heads = ("row", "runs", "came true", "runs with wrong files", "wrong files", "runs with what remains", "else amiss")
+    out(f"| {' | '.join(heads)} | names left | s a run |\n")
     out("|---|---|---|---|---|---|---|---|---|\n")
     for row in rows:
         out(row.line())
