@@ -22,6 +22,9 @@ from workers.engine.work import SliceContext
 
 from .visits import Folder, request_fault
 
+#: Octets of memory for an entry that waits for the end of the listing, beside those of its name.
+LATE_COST = 400
+
 
 class HashSet:
     """Texts by their hash, with 16 to 32 octets for each: open addressing in one array."""
@@ -79,6 +82,7 @@ class FoldedNames:
         #: The names, because a server may list one again and again, and their folded forms.
         self._names = HashSet(self._memory.take)
         self._folded = HashSet(self._memory.take)
+        self._late: list[Entry] = []
         self._prepared = prepared
         self._refuse = refuse
 
@@ -88,18 +92,32 @@ class FoldedNames:
     def __exit__(self, *_: object) -> None:
         self._memory.close()
 
-    async def apart(self, entries: Sequence[Entry]) -> Sequence[Entry]:
-        """The entries that can be copied: without those that the destination takes for an earlier one."""
+    def apart(self, entries: Sequence[Entry]) -> Sequence[Entry]:
+        """The entries without those whose name folds to an earlier one: `late` decides about them. Raises FaultError."""
         if self._folder.destination is None:
             return entries
         new = [entry for entry in entries if self._names.add(entry.name)]
-        later = [entry for entry in new if not self._folded.add(folded(entry.name))]
-        if not later:
+        late = [entry for entry in new if not self._folded.add(folded(entry.name))]
+        if not late:
             return entries
+        self._memory.take(sum(LATE_COST + len(entry.name) for entry in late))
+        self._late += late
+        names = {entry.name for entry in late}
+        return [entry for entry in entries if entry.name not in names]
+
+    async def late(self) -> Sequence[Entry]:
+        """Those of the entries set apart that can be copied: the destination does not take them for an earlier one.
+
+        Called when the listing has ended: on an FTP server a second listing has to wait for the first. Raises
+        FaultError.
+        """
+        late, self._late = self._late, []
+        if not late or self._folder.destination is None:
+            return []
         await self._prepared()
-        faults = await one_name(self._work, self._folder.destination, await self._pairs(later))
-        self._refuse_all(later, faults)
-        return [entry for entry in entries if entry.name not in faults]
+        faults = await one_name(self._work, self._folder.destination, await self._pairs(late))
+        self._refuse_all(late, faults)
+        return [entry for entry in late if entry.name not in faults]
 
     async def _pairs(self, later: Sequence[Entry]) -> dict[str, str]:
         """These names -> the first name of the folder that folds to the same."""

@@ -340,13 +340,19 @@ class Walk:
         with FoldedNames(self._work, folder, self._prepared, self._skip_or_fail) as names:
             async for entries in self._work.control_sessions.listing(Side.SOURCE, folder.source or "/"):
                 copied = [one for one in entries if not self._destination_probe.is_ours(folder.source, one.name)]
-                for entry in await names.apart(copied):
-                    self._add_entry(folder, entry, listing)
-                found, listing.found = listing.found, []
-                if listing.followed:
-                    found = await self._without_self_links(found, listing)
-                self._found += await self._sync.sort(self.item, found, there) if self._sync and there else found
-                await self._flush_if_due()
+                await self._add_entries(folder, there, listing, names.apart(copied))
+            await self._add_entries(folder, there, listing, await names.late())
+
+    async def _add_entries(
+        self, folder: Folder, there: DestinationFolder | None, listing: FolderListing, entries: Sequence[Entry]
+    ) -> None:
+        for entry in entries:
+            self._add_entry(folder, entry, listing)
+        found, listing.found = listing.found, []
+        if listing.followed:
+            found = await self._without_self_links(found, listing)
+        self._found += await self._sync.sort(self.item, found, there) if self._sync and there else found
+        await self._flush_if_due()
 
     async def _without_self_links(self, found: Sequence[FoundFile], listing: FolderListing) -> list[FoundFile]:
         """Leave out files that would be written over the target of their own link."""
