@@ -3,10 +3,13 @@
 A second page, a page that is loaded again, a retry that comes late, a proxy that repeats a request, a client that is
 gone in the middle: all of them are two or three requests whose steps mix. The code of uploads and its database are the
 real ones. The server is one in memory in most orders, and a real one of both kinds in some.
+
+UPLOAD_ORDERS says how many orders are tried on the server in memory. The suite tries 120; 500 take some three minutes.
 """
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -33,6 +36,9 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 __all__ = ["alice", "loopback", "place", "register"]
 
+#: Blocks of equally many orders: each is a test of its own, so that processes of the suite share them.
+BLOCKS = 10
+ORDERS = int(os.environ.get("UPLOAD_ORDERS", "120"))
 PART = 3000
 CONTENT, OTHER = (random.Random(seed).randbytes(3 * PART) for seed in (7, 8))
 OLD = b"what was there before"
@@ -161,7 +167,7 @@ def turns(monkeypatch: pytest.MonkeyPatch) -> Turns:
     return made
 
 
-@pytest.mark.parametrize("block", range(10))
+@pytest.mark.parametrize("block", range(BLOCKS))
 def test_whatever_the_order_of_the_steps_the_file_is_whole_or_not_there(
     alice: User, loopback: None, turns: Turns, monkeypatch: pytest.MonkeyPatch, block: int
 ) -> None:
@@ -172,7 +178,7 @@ def test_whatever_the_order_of_the_steps_the_file_is_whole_or_not_there(
 
     monkeypatch.setattr(opening, "open_session", open_session)
     registry.create(alice, {"name": "place"}, [ServerSpec("127.0.0.1", 1, "ftp")])
-    for seed in range(block * 50, block * 50 + 50):
+    for seed in range(block * ORDERS // BLOCKS, (block + 1) * ORDERS // BLOCKS):
         server.files, server.cuts = {}, seed % 2 == 0
         path = f"/file{seed}"
 
