@@ -128,6 +128,8 @@ EXPECTED: dict[tuple[str, str], Row] = {
     ("POST", f"{_T}/cancel"): Row(200),
     ("POST", f"{_T}/pause"): Row(200),
     ("POST", f"{_T}/resume"): Row(200),
+    ("POST", f"{_T}/confirm_deletion"): Row(409),
+    ("POST", f"{_T}/refuse_deletion"): Row(409),
     ("POST", f"{_T}/retry"): Row(409),
     ("POST", f"{_T}/run_again"): Row(400),
     ("GET", f"{_T}/event_list"): Row(200),
