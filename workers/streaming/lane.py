@@ -262,7 +262,7 @@ class StreamedLane:
         self._ended(one, FileRefused(one.file, fault_for_user(fault, sessions), trusted, begun, one.arrived))
 
     async def _clean_up(self, one: _Under) -> None:
-        """Remove what was written under a temporary name and is not continued: the next attempt may have another name."""
+        """Remove what has a temporary name and is not continued: the next attempt may have another name."""
         if one.file.temporary_path and one.copy and one.copy.begun:
             with contextlib.suppress(FaultError):
                 written = self._destination.plain_path(one.file.temporary_path)
