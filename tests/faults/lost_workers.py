@@ -79,7 +79,7 @@ class Outcome:
     """wrong: names of files that are not what they must be. amiss: what else must not be. litter: own names left.
 
     known: wrong files of what remains: a server of others that stands still executes a STOR or a DELE of a client that
-    has hung up since, on a name that is not our own (docs/decisions/0002-settle-only-what-is-certain.md).
+    has disconnected since, on a name that is not our own (docs/decisions/0002-settle-only-what-is-certain.md).
     """
 
     loss: Loss | None
@@ -156,7 +156,7 @@ class _FirstWorker:
         self._still, self._go_on = threading.Event(), threading.Event()
         self._slice: asyncio.Task[Any] | None = None
         self._thread: threading.Thread | None = None
-        #: What it raised, but for its end by `die`.
+        #: The error that it raised, but for its end by `die`.
         self.error: BaseException | None = None
 
     def start(self, work: Callable[[SessionPool, Fence], Any]) -> None:
@@ -246,7 +246,7 @@ class _Run:
         raise NotImplementedError
 
     def use(self) -> None:
-        """What the user does after SUCCEEDED."""
+        """The user's part after SUCCEEDED."""
         raise NotImplementedError
 
     def judge(self) -> None:
@@ -410,7 +410,7 @@ class _Transfer(_Run):
         self.contents = {f"f{number}": _content(f"f{number}", size) for number, size in enumerate(SIZES)}
         #: The first contents of sources that were replaced.
         self.older: dict[str, bytes] = {}
-        #: What the user wrote after SUCCEEDED.
+        #: The content that the user wrote after SUCCEEDED.
         self.users: dict[str, bytes] = {}
         for folder in (self.here, self.there):
             shutil.rmtree(folder, ignore_errors=True)

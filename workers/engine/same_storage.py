@@ -66,7 +66,7 @@ class StorageProbe:
         return True
 
     async def unmark(self, folder: str, item_id: int = 0) -> None:
-        """Remove it, by another session where one is lost meanwhile. What stays is left for the next slice."""
+        """Remove it, by another session where one is lost meanwhile. The next slice removes one that stays."""
         path = f"{trimmed(folder)}/{self.name(item_id)}"
         with suppress(TimeoutError):
             async with asyncio.timeout(REMOVAL):

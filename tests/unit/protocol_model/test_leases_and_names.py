@@ -34,7 +34,7 @@ def counter_example(rules: Rules) -> tuple[str, ...]:
 
 
 def of_worker_0_after_success(steps: tuple[str, ...]) -> list[str]:
-    """What worker 0 does, and what servers do for it, after worker 1 has taken the task."""
+    """The steps of worker 0, and of servers for it, after worker 1 has taken the task."""
     return [step for step in steps[steps.index("worker 1 takes the task") :] if "worker 0" in step or "of 0 is" in step]
 
 
@@ -53,7 +53,7 @@ def test_real_names_without_a_fence_cut_a_file_that_another_worker_has_settled()
 
 
 def test_behind_a_fence_a_command_that_waits_at_a_server_still_cuts_a_file_that_is_written_in_place() -> None:
-    """What remains where an entry was there at a server of others, and the server stands still (decision 0002)."""
+    """The risk that remains where an entry was there at a server of others, and the server stands still (decision 0002)."""
     steps = counter_example(Rules(own_names=False))
     assert of_worker_0_after_success(steps) == ["STOR the real name of 0 is executed"]
 
@@ -91,7 +91,7 @@ def test_after_a_failover_the_nonce_tells_which_of_two_leases_of_one_epoch_count
 def test_a_failover_that_loses_a_lease_leaves_its_worker_the_rest_of_its_fence() -> None:
     """The nonce closes it at the next heartbeat, and not at once; and nobody knows the names that it has used.
 
-    What remains: a task that another worker takes and ends within the 3.5 s of the fence, or a server that stands
+    The risk that remains: a task that another worker takes and ends within the 3.5 s of the fence, or a server that stands
     still, together with a database that has lost a commit.
     """
     steps = counter_example(Rules(failover=True))
@@ -123,7 +123,7 @@ def test_a_server_that_does_nothing_for_a_client_that_has_hung_up_removes_nothin
 
 
 def test_a_deletion_at_a_server_that_stands_still_with_the_host_of_its_worker_is_what_remains() -> None:
-    """The host has not hung up, so the server cannot know (decisions 0002 and 0092)."""
+    """The host has not disconnected, so the server cannot know (decisions 0002 and 0092)."""
     steps = counter_example(Rules(delete=True, executes_for_the_gone=False))
     assert "worker 0 dies" not in steps
     assert of_worker_0_after_success(steps) == ["DELE the real name of 0 is executed"]

@@ -8,7 +8,7 @@ lease 0, and goes on, is slice 0.
 The clock ticks in units of a third of a lease (`Lease.left`, `Slice.fence`): TTL and FENCE have the order and the
 distance of the real 5 s and 3.5 s, with the times on the way in between.
 
-What the model leaves out:
+The model leaves out:
 
 - More than one file, lane and server; ranges, checksums, folders, links. The rules of a lane (files that shift, DELE
   after a refusal) have a model of their own (tests/unit/gridftp/test_pair.py). A lane that is lost within a lease does
@@ -43,7 +43,7 @@ NONE = -1
 
 @dataclass(frozen=True)
 class Rules:
-    """What the product does, and what the machines may do.
+    """The behavior of the product, and of the machines.
 
     own_names: a file is written under a name of its lease, and renamed. False: as where an entry of that name is there,
     in place; a slice after a lost one uses its own name nevertheless, because the file is suspect. replaces: the server
@@ -52,7 +52,7 @@ class Rules:
     nonce: the database compares the nonce of a lease with its epoch. removes_lost: a slice first removes what lost ones
     may have left. late_servers: commands may wait at a server for longer than a tick. all_hang_up: a worker that has
     lost its lease has been killed, and the kernel of its machine has said so. executes_for_the_gone: a server executes
-    what a client that has hung up had sent. failover: a standby without the last lease may take over.
+    what a client that has disconnected had sent. failover: a standby without the last lease may take over.
     """
 
     delete: bool = False
@@ -70,7 +70,7 @@ class Rules:
 
 
 class Step(IntEnum):
-    """What a slice does next."""
+    """The next step of a slice."""
 
     CLEAN = 0
     CLEANED = 1
@@ -163,7 +163,7 @@ class Model:
         return World((0 if there else NONE, *own), (0,) if there else ())
 
     def problem(self, world: World) -> str:
-        """What must not be: the promise of SUCCEEDED, until the user writes that name, and the user's file then."""
+        """The promise of SUCCEEDED that must not be broken, until the user writes that name, and the user's file then."""
         if world.filled:
             return "" if world.real == USERS else "what the user wrote after SUCCEEDED was touched"
         if not world.succeeded:
@@ -334,7 +334,7 @@ def _put(world: World, number: int, one: Slice) -> World:
 
 
 def _served(world: World, number: int, session: Session) -> World:
-    """The session after a command. Nobody reads the answers to one that has hung up."""
+    """The session after a command. Nobody reads the answers to one that has disconnected."""
     if session.hung_up:
         session = session._replace(answer=None) if session.busy else Session(hung_up=True)
     return _tidy(_put(world, number, world.slices[number]._replace(session=session)))
