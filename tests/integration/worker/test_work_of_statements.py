@@ -196,6 +196,9 @@ ACTIONS: dict[str, Callable[[World], object]] = {
     "pending_files.write_temporary_paths": lambda w: pending_files.write_temporary_paths(
         *w.key, w.named(w.files[:BATCH])
     ),
+    "pending_files.source_changed": lambda w: pending_files.source_changed(*w.key, w.files[:BATCH]),
+    "pending_files.arrived": lambda w: pending_files.arrived(*w.key, w.files[0].id, w.files[-1].id, BATCH),
+    "pending_files.send_again": lambda w: pending_files.send_again(*w.key, w.files[:BATCH]),
     "pending_files.counts": lambda w: pending_files.counts(*w.key),
     "troubles.endpoint_failed": lambda w: troubles.endpoint_failed(*w.key, BROKEN, NOW),
     "troubles.reached": lambda w: troubles.reached(*w.key, [Side.SOURCE], lanes=True),
@@ -212,7 +215,12 @@ ACTIONS: dict[str, Callable[[World], object]] = {
     "leases.heartbeat": lambda w: leases.heartbeat(*w.key),
 }
 #: Called before the action of this name.
-FIRST: dict[str, Callable[[World], None]] = {"slice_end.finish": World.all_done, "leases.acquire": World.lost}
+FIRST: dict[str, Callable[[World], None]] = {
+    "slice_end.finish": World.all_done,
+    "pending_files.arrived": World.all_done,
+    "pending_files.send_again": World.all_done,
+    "leases.acquire": World.lost,
+}
 #: Called seldom, when nothing else is to be done: rows that the plan may pass on from part to part.
 ONCE = {"pending_files.begun": 2 * ROWS, "pending_files.counts": 2 * ROWS + 5 * pending_files.PENDING_COUNTED}
 
@@ -244,7 +252,7 @@ def explained(limit: float) -> Iterator[list[str]]:
             return execute(sql, parameters, many, context)
         with transaction.atomic(), connection.connection.cursor() as cursor:
             if settings:
-                cursor.execute(settings)
+                cursor.execute(settings, parameters if "%(" in settings else None)
             # A statement of a plan that fits badly would take minutes.
             cursor.execute("SET LOCAL statement_timeout TO 5000; SAVEPOINT explained")
             cursor.execute(f"EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) {statement}", parameters)
@@ -287,7 +295,8 @@ def _takes_a_lease(function: Callable[..., object]) -> bool:
 def _functions(module: ModuleType) -> list[str]:
     own = inspect.getmembers(module, inspect.isfunction)
     short = module.__name__.rpartition(".")[2]
-    return [f"{short}.{name}" for name, one in own if one.__module__ == module.__name__ and _takes_a_lease(one)]
+    public = [(name, one) for name, one in own if one.__module__ == module.__name__ and not name.startswith("_")]
+    return [f"{short}.{name}" for name, one in public if _takes_a_lease(one)]
 
 
 def test_no_function_of_the_store_is_left_out() -> None:

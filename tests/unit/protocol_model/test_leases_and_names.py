@@ -53,7 +53,7 @@ def test_real_names_without_a_fence_cut_a_file_that_another_worker_has_settled()
 
 
 def test_behind_a_fence_a_command_that_waits_at_a_server_still_cuts_a_file_that_is_written_in_place() -> None:
-    """The risk that remains where an entry was there at a server of others, and the server stands still (decision 0002)."""
+    """The risk that remains: an entry was there at a server of others, which stands still (decision 0002)."""
     steps = counter_example(Rules(own_names=False))
     assert of_worker_0_after_success(steps) == ["STOR the real name of 0 is executed"]
 
@@ -91,8 +91,8 @@ def test_after_a_failover_the_nonce_tells_which_of_two_leases_of_one_epoch_count
 def test_a_failover_that_loses_a_lease_leaves_its_worker_the_rest_of_its_fence() -> None:
     """The nonce closes it at the next heartbeat, and not at once; and nobody knows the names that it has used.
 
-    The risk that remains: a task that another worker takes and ends within the 3.5 s of the fence, or a server that stands
-    still, together with a database that has lost a commit.
+    The risk that remains: a task that another worker takes and ends within the 3.5 s of the fence, or a server that
+    stands still, together with a database that has lost a commit.
     """
     steps = counter_example(Rules(failover=True))
     assert "a standby without the last lease takes over" in steps

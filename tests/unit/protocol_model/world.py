@@ -163,7 +163,7 @@ class Model:
         return World((0 if there else NONE, *own), (0,) if there else ())
 
     def problem(self, world: World) -> str:
-        """The promise of SUCCEEDED that must not be broken, until the user writes that name, and the user's file then."""
+        """How the promise of SUCCEEDED is broken, until the user writes that name; and then the user's file."""
         if world.filled:
             return "" if world.real == USERS else "what the user wrote after SUCCEEDED was touched"
         if not world.succeeded:
