@@ -147,9 +147,7 @@ async def one_name(work: SliceContext, folder: str, pairs: Mapping[str, str]) ->
 
     A name for which the destination cannot be asked has a fault, too. Raises FaultError when a connection is lost.
     """
-    answers = await asyncio.gather(
-        *(_is_one(work.control_sessions, work.storage_probe, folder, name, other) for name, other in pairs.items())
-    )
+    answers = await _answers(work, folder, list(pairs.items()))
     faults: dict[str, Fault] = {}
     for (name, other), answer in zip(pairs.items(), answers, strict=True):
         if answer is None:
@@ -160,6 +158,27 @@ async def one_name(work: SliceContext, folder: str, pairs: Mapping[str, str]) ->
             path = f"{folder}/{name}"
             faults[name] = request_fault(Kind.AMBIGUOUS_PATH, f"{why}: rename one of the two.", raw=path)
     return faults
+
+
+async def _answers(work: SliceContext, folder: str, pairs: Sequence[tuple[str, str]]) -> Sequence[bool | None]:
+    """`_is_one` for each. Where a pair that differs in the case of ASCII letters is two, all such pairs are.
+
+    A file system ignores the case of all these letters or of none. Dots and blanks at the end are another rule.
+    So many pairs cost few requests: servers delay their answers to a client that often asks for what is missing.
+    """
+
+    async def ask(name: str, other: str) -> bool | None:
+        return await _is_one(work.control_sessions, work.storage_probe, folder, name, other)
+
+    plain = [(name, other) for name, other in pairs if f"{name}{other}".isascii() and name.lower() == other.lower()]
+    known: dict[tuple[str, str], bool | None] = {}
+    if plain:
+        known[plain[0]] = await ask(*plain[0])
+        if known[plain[0]] is False:
+            known = dict.fromkeys(plain, False)
+    unknown = [pair for pair in pairs if pair not in known]
+    known.update(zip(unknown, await asyncio.gather(*(ask(*pair) for pair in unknown)), strict=True))
+    return [known[pair] for pair in pairs]
 
 
 async def _is_one(sessions: ControlSessions, probe: StorageProbe, folder: str, name: str, other: str) -> bool | None:
