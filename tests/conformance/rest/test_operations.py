@@ -125,6 +125,7 @@ def test_a_listing_is_a_document_with_the_facts_of_each_file(place: Place) -> No
         "absolute_path": f"{place.root}/",
         "rename_supported": True,
         "symlink_supported": True,
+        "incomplete": None,
         "limit": 100_000,
         "offset": 0,
         "total": 4,

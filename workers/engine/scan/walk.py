@@ -340,10 +340,10 @@ class Walk:
         with FoldedNames(self._work, folder, self._prepared, self._skip_or_fail) as names:
             async for entries in self._work.control_sessions.listing(Side.SOURCE, folder.source or "/"):
                 copied = [one for one in entries if not self._destination_probe.is_ours(folder.source, one.name)]
-                await self._add_entries(folder, there, listing, names.apart(copied))
-            await self._add_entries(folder, there, listing, await names.late())
+                await self._add_compared(folder, there, listing, names.apart(copied))
+            await self._add_compared(folder, there, listing, await names.late())
 
-    async def _add_entries(
+    async def _add_compared(
         self, folder: Folder, there: DestinationFolder | None, listing: FolderListing, entries: Sequence[Entry]
     ) -> None:
         for entry in entries:
