@@ -93,7 +93,7 @@ class FoldedNames:
         self._memory.close()
 
     def apart(self, entries: Sequence[Entry]) -> Sequence[Entry]:
-        """The entries without those whose name folds to an earlier one: `late` decides about them. Raises FaultError."""
+        """The entries without those whose name folds to an earlier one: `late` decides on these. Raises FaultError."""
         if self._folder.destination is None:
             return entries
         new = [entry for entry in entries if self._names.add(entry.name)]
