@@ -14,7 +14,7 @@ from typing import Self, TypeVar
 from identity.gsi.printable import quoted
 
 from .commands import MAX_ARGUMENT
-from .connection import CONNECT_TIMEOUT, MAX_PIPELINE, ControlConnection, within
+from .connection import CONNECT_TIMEOUT, MAX_PIPELINE, ControlConnection, encoded_line, within
 from .facts import Entry
 from .faults import Fault, FaultError, FaultScope, Kind, classify, make_fault
 from .features import Features
@@ -340,12 +340,11 @@ class GridFTPSession:
 
     async def rename(self, old: str, new: str) -> None:
         """RNFR and RNTO in one go."""
-        source, target = self.encode_path(old), self.encode_path(new)
-        ask = self.connection.ask
-        first, second = await asyncio.gather(ask("RNFR", source), ask("RNTO", target), return_exceptions=True)
-        for outcome in (first, second):
-            if isinstance(outcome, BaseException):
-                raise outcome
+        # Both lines are made first: after a RNFR alone, servers refuse the next command (RFC 959 section 4.1.3).
+        lines = [(verb, encoded_line(verb, self.encode_path(path))) for verb, path in (("RNFR", old), ("RNTO", new))]
+        for reply in await asyncio.gather(*(self.connection.request_line(*line) for line in lines)):
+            if reply.is_error:
+                raise FaultError(classify(reply))
 
     async def checksum(self, path: str, algorithm: str) -> str:
         """The checksum of a whole file (CKSM, GFD.47), hexadecimal, lower case.

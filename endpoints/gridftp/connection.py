@@ -209,11 +209,7 @@ class ControlConnection(asyncio.Protocol):
         self, verb: str, argument: bytes = b"", on_preliminary: Callable[[Reply], None] | None = None
     ) -> Reply:
         """Send a command and wait for its final reply, error or not. Raises FaultError when the connection is lost."""
-        try:
-            line = encode(verb, argument)
-        except CommandError as error:
-            raise FaultError(make_fault(Kind.INVALID_PATH_NAME, str(error), retryable=False)) from None
-        return await self.request_line(verb, line, on_preliminary)
+        return await self.request_line(verb, encoded_line(verb, argument), on_preliminary)
 
     async def request_line(
         self, verb: str, line: bytes, on_preliminary: Callable[[Reply], None] | None = None
@@ -317,6 +313,14 @@ class ControlConnection(asyncio.Protocol):
             self.abort(session_fault(Kind.TIMEOUT, f"no answer for {silent:.0f} s"))
         elif self.lost is None:
             self._watch_later()
+
+
+def encoded_line(verb: str, argument: bytes) -> bytes:
+    """The line of a command. Raises FaultError (INVALID_PATH_NAME) for an argument that no command can contain."""
+    try:
+        return encode(verb, argument)
+    except CommandError as error:
+        raise FaultError(make_fault(Kind.INVALID_PATH_NAME, str(error), retryable=False)) from None
 
 
 def keep_alive(transport: asyncio.BaseTransport) -> None:
