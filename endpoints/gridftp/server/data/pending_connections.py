@@ -64,7 +64,7 @@ class PendingConnections:
     """
 
     #: Seconds of waiting for the right peer after a wrong one, and after one that may not connect here at all.
-    PEER_TIMEOUT, REFUSED_TIMEOUT = 10.0, 3.0
+    PEER_TIMEOUT, REFUSED_TIMEOUT = 10.0, 8.0
 
     def __init__(self) -> None:
         self._all: list[PendingConnection] = []
