@@ -88,6 +88,11 @@ async def stat(connection: ControlConnection, path: bytes, *, may_be_folder: boo
         return Entry(name, "file", octets, when)
     if not size.is_error or when is not None or is_refused(size):
         return None
+    return await _refused(connection, path, name, size)
+
+
+async def _refused(connection: ControlConnection, path: bytes, name: str, size: Reply) -> Entry:
+    """What is not a folder, and is refused a size: a special file. Raises FaultError where nothing is there."""
     fault = classify(size)
     if fault.kind is Kind.UNKNOWN and size.code == 550:
         if await _is_special(connection, path, name):
