@@ -61,9 +61,13 @@ class PathFacts:
                 self._shows_files = self._shows_files or not entry.is_directory
                 return entry
             self.by_mlst = not (plain and plain_ftp.is_unknown(reply))
-            if not plain or (self._shows_files and not plain_ftp.is_refused(reply)):
-                raise FaultError(classify(reply))
-        return await plain_ftp.stat(self._connection, encoded) or await self._in_folder(path)
+            fault = classify(reply)
+            # ProFTPD and Pure-FTPd name no cause for a missing path.
+            if not plain or (self._shows_files and not (plain_ftp.is_refused(reply) or fault.kind is Kind.UNKNOWN)):
+                raise FaultError(fault)
+        may_be_folder = not (self.by_mlst and self._shows_files)
+        found = await plain_ftp.stat(self._connection, encoded, may_be_folder=may_be_folder)
+        return found or await self._in_folder(path)
 
     async def _in_folder(self, path: str) -> Entry:
         """The entry in the listing of the folder above. Raises FaultError."""

@@ -70,22 +70,29 @@ def may_list_instead(reply: Reply) -> bool:
     return is_refused(reply) or says_nothing_there(reply)
 
 
-async def stat(connection: ControlConnection, path: bytes) -> Entry | None:
+async def stat(connection: ControlConnection, path: bytes, *, may_be_folder: bool = True) -> Entry | None:
     """The facts of one path, by CWD, SIZE and MDTM; symlinks are followed. One round trip. Raises FaultError.
 
     None where the server does not do these, or reports no size: the listing of the folder above has to show it.
+    may_be_folder: False where MLST, which shows files and folders, has shown none here. CWD is not sent then, because
+    Pure-FTPd delays its refusal more each time.
     """
-    request = connection.request
-    folder, size, modified = await asyncio.gather(request("CWD", path), request("SIZE", path), request("MDTM", path))
+    verbs = ("CWD", "SIZE", "MDTM") if may_be_folder else ("SIZE", "MDTM")
+    *entered, size, modified = await asyncio.gather(*(connection.request(verb, path) for verb in verbs))
     name = path.rstrip(b"/").rpartition(b"/")[2].decode("utf-8", "surrogateescape") or "/"
     when = _time(modified)
-    if not folder.is_error:
+    if entered and not entered[0].is_error:
         return Entry(name, "dir", modified=when)
     octets = _octets(size)
     if octets is not None:
         return Entry(name, "file", octets, when)
     if not size.is_error or when is not None or is_refused(size):
         return None
+    return await _refused(connection, path, name, size)
+
+
+async def _refused(connection: ControlConnection, path: bytes, name: str, size: Reply) -> Entry:
+    """What is not a folder, and is refused a size: a special file. Raises FaultError where nothing is there."""
     fault = classify(size)
     if fault.kind is Kind.UNKNOWN and size.code == 550:
         if await _is_special(connection, path, name):
