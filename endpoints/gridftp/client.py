@@ -251,6 +251,8 @@ class GridFTPSession:
 
     async def _by_facts(self, path: bytes, allowance: Allowance) -> AsyncGenerator[Sequence[Entry], None]:
         blocks = blocks_on_control if "MLSC" in self.features else self._blocks_on_data
+        if self.is_plain_ftp:
+            blocks = self._whole_blocks
         reader = EntryReader(path, allowance)
         async with aclosing(blocks(self.connection, path, allowance)) as found:
             async for lines in found:
@@ -259,6 +261,15 @@ class GridFTPSession:
         if last := reader.end():
             yield last
         allowance.end()
+
+    async def _whole_blocks(
+        self, connection: ControlConnection, path: bytes, allowance: Allowance
+    ) -> AsyncGenerator[Sequence[bytes], None]:
+        """A listing of a plain FTP server, read to its end before anything else is sent."""
+        async with connection.alone(), aclosing(self._blocks_on_data(connection, path, allowance)) as found:
+            whole = [lines async for lines in found]
+        for lines in whole:
+            yield lines
 
     async def _blocks_on_data(
         self, connection: ControlConnection, path: bytes, allowance: Allowance

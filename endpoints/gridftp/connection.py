@@ -8,6 +8,7 @@ import socket
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from ssl import SSLContext, SSLError, SSLObject, SSLSession
 from typing import TYPE_CHECKING, Self, cast
@@ -49,6 +50,10 @@ class _Pending:
     on_preliminary: Callable[[Reply], None] | None = None
 
 
+#: The connection whose commands are sent alone, within `ControlConnection.alone`.
+_alone: ContextVar[object] = ContextVar("alone", default=None)
+
+
 class ControlConnection(asyncio.Protocol):
     """A control channel on a TCP connection.
 
@@ -77,6 +82,9 @@ class ControlConnection(asyncio.Protocol):
         #: Seconds, of connecting and of the last commands that were sent while no other was unanswered.
         self._round_trips: deque[float] = deque(maxlen=ROUND_TRIPS)
         self._window = asyncio.Semaphore(MAX_PIPELINE)
+        self._alone = False
+        self._alone_lock = asyncio.Lock()
+        self._others = asyncio.Event()
         self._flush_due = False
         self._watch: asyncio.TimerHandle | None = None
 
@@ -215,6 +223,8 @@ class ControlConnection(asyncio.Protocol):
         self, verb: str, line: bytes, on_preliminary: Callable[[Reply], None] | None = None
     ) -> Reply:
         """`request` for a line that `encode` has made already."""
+        if self._alone and _alone.get() is not self:
+            await self._others.wait()
         async with self._window:
             if self.lost:
                 raise FaultError(self.lost)
@@ -235,6 +245,22 @@ class ControlConnection(asyncio.Protocol):
 
     def _note_round_trip(self, seconds: float) -> None:
         self._round_trips.append(seconds)
+
+    @asynccontextmanager
+    async def alone(self) -> AsyncIterator[None]:
+        """Only commands of this block, and of tasks begun in it, are sent meanwhile.
+
+        ProFTPD answers commands that arrive during a listing before the 226 of that listing.
+        """
+        async with self._alone_lock:
+            self._alone, token = True, _alone.set(self)
+            self._others.clear()
+            try:
+                yield
+            finally:
+                _alone.reset(token)
+                self._alone = False
+                self._others.set()
 
     async def ask(self, verb: str, argument: bytes = b"") -> Reply:
         """`request`; raises FaultError for an error reply too."""

@@ -103,5 +103,6 @@ def test_another_account_cannot_keep_the_right_peer_out(server, folder):
         as_another(f"exec 3<>/dev/tcp/{host}/{port}; read -t 5 line <&3 || true")
         with connect((host, port)) as data:
             data.sendall(b"ours")
-        assert dialogue.outcome().code == 226
+            data.shutdown(socket.SHUT_WR)
+            assert dialogue.outcome().code == 226
     assert (folder / "sent").read_bytes() == b"ours"
