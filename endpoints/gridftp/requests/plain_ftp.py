@@ -92,7 +92,7 @@ async def stat(connection: ControlConnection, path: bytes, *, may_be_folder: boo
 
 
 async def _refused(connection: ControlConnection, path: bytes, name: str, size: Reply) -> Entry:
-    """What is not a folder, and is refused a size: a special file. Raises FaultError where nothing is there."""
+    """A path that is no folder and has no size is that of a special file. Raises FaultError where nothing is there."""
     fault = classify(size)
     if fault.kind is Kind.UNKNOWN and size.code == 550:
         if await _is_special(connection, path, name):
