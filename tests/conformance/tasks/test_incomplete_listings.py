@@ -69,7 +69,7 @@ class Unreadable(Liar):
 
 class Miscounted(Liar):
     features = OddFtp.features
-    last_words = "226 4 matches total"
+    last_words = "226 9 matches total"
 
 
 LIARS = [Unreadable, FirstLine, NoEnd, Truncated, Miscounted]

@@ -240,7 +240,7 @@ def cut_at(relay: RelayServer, laptop: Laptop, verbs: list[str]) -> None:
         (False, ["MKD"]),
         (False, ["PORT"]),
         (False, ["CKSM"]),
-        (False, ["STOR", "RNTO"]),
+        (False, ["STOR", "SITE"]),
     ],
     ids=lambda value: "+".join(value) if isinstance(value, list) else "source" if value else "destination",
 )
