@@ -223,7 +223,7 @@ class ControlConnection(asyncio.Protocol):
         self, verb: str, line: bytes, on_preliminary: Callable[[Reply], None] | None = None
     ) -> Reply:
         """`request` for a line that `encode` has made already."""
-        if self._alone and _alone.get() is not self:
+        while self._alone and _alone.get() is not self:
             await self._others.wait()
         async with self._window:
             if self.lost:
