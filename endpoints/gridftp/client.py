@@ -18,7 +18,7 @@ from .connection import CONNECT_TIMEOUT, MAX_PIPELINE, ControlConnection, encode
 from .facts import Entry
 from .faults import Fault, FaultError, FaultScope, Kind, classify, make_fault
 from .features import Features
-from .listing import Allowance, EntryReader, ListingRefusedError, blocks_on_control, blocks_on_data
+from .listing import Allowance, EntryReader, ListingRefusedError, blocks_on_control, blocks_on_data, read_ahead
 from .login import ANONYMOUS, Login, accepted, answered
 from .replies import Reply
 from .requests import plain_ftp, removal
@@ -229,7 +229,14 @@ class GridFTPSession:
         Raises FaultError, also half-way, and at the end for a listing that is not complete, unless `Allowance.partial`.
         A server that sends more than is allowed loses the connection.
         """
-        allowance = allowance or Allowance()
+        batches = self._listing(path, allowance or Allowance())
+        if self.is_plain_ftp and "MLSC" not in self.features:
+            batches = read_ahead(self.connection, batches)
+        async with aclosing(batches) as found:
+            async for batch in found:
+                yield batch
+
+    async def _listing(self, path: str, allowance: Allowance) -> AsyncGenerator[Sequence[Entry], None]:
         encoded = self.encode_path(path)
         if not (self.features.lists_facts or self.lists_plainly):
             self.lists_plainly = not await self._facts.knows_mlst(encoded)
@@ -251,8 +258,6 @@ class GridFTPSession:
 
     async def _by_facts(self, path: bytes, allowance: Allowance) -> AsyncGenerator[Sequence[Entry], None]:
         blocks = blocks_on_control if "MLSC" in self.features else self._blocks_on_data
-        if self.is_plain_ftp:
-            blocks = self._whole_blocks
         reader = EntryReader(path, allowance)
         async with aclosing(blocks(self.connection, path, allowance)) as found:
             async for lines in found:
@@ -261,15 +266,6 @@ class GridFTPSession:
         if last := reader.end():
             yield last
         allowance.end()
-
-    async def _whole_blocks(
-        self, connection: ControlConnection, path: bytes, allowance: Allowance
-    ) -> AsyncGenerator[Sequence[bytes], None]:
-        """A listing of a plain FTP server, read to its end before anything else is sent."""
-        async with connection.alone(), aclosing(self._blocks_on_data(connection, path, allowance)) as found:
-            whole = [lines async for lines in found]
-        for lines in whole:
-            yield lines
 
     async def _blocks_on_data(
         self, connection: ControlConnection, path: bytes, allowance: Allowance

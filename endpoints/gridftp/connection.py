@@ -38,6 +38,8 @@ MAX_PIPELINE = 300
 #: Commands that servers answer at once, so that the time of an answer is a round trip; and how many of them count.
 QUICK = frozenset({"MLST", "MKD", "NOOP", "PWD"})
 ROUND_TRIPS = 4
+#: Seconds for which a command waits until a listing has ended (`alone`): as long as its server may be silent.
+MAX_ALONE = 900.0
 #: Octets that are read from a connection that was reset.
 MAX_LAST_WORDS = 64 * 1024
 
@@ -50,8 +52,8 @@ class _Pending:
     on_preliminary: Callable[[Reply], None] | None = None
 
 
-#: The connection whose commands are sent alone, within `ControlConnection.alone`.
-_alone: ContextVar[object] = ContextVar("alone", default=None)
+#: The connections on which the commands of this task are sent alone, within `ControlConnection.alone`.
+_alone: ContextVar[frozenset[ControlConnection]] = ContextVar("alone", default=frozenset())
 
 
 class ControlConnection(asyncio.Protocol):
@@ -223,8 +225,8 @@ class ControlConnection(asyncio.Protocol):
         self, verb: str, line: bytes, on_preliminary: Callable[[Reply], None] | None = None
     ) -> Reply:
         """`request` for a line that `encode` has made already."""
-        while self._alone and _alone.get() is not self:
-            await self._others.wait()
+        while self._alone and self not in _alone.get():
+            await self._until_others_may()
         async with self._window:
             if self.lost:
                 raise FaultError(self.lost)
@@ -253,14 +255,24 @@ class ControlConnection(asyncio.Protocol):
         ProFTPD answers commands that arrive during a listing before the 226 of that listing.
         """
         async with self._alone_lock:
-            self._alone, token = True, _alone.set(self)
+            self._alone = True
             self._others.clear()
+            _alone.set(_alone.get() | {self})
             try:
                 yield
             finally:
-                _alone.reset(token)
+                # Not by a token: a generator may be closed by another task than the one that began it.
+                _alone.set(_alone.get() - {self})
                 self._alone = False
                 self._others.set()
+
+    async def _until_others_may(self) -> None:
+        try:
+            async with asyncio.timeout(MAX_ALONE):
+                await self._others.wait()
+        except TimeoutError:
+            text = f"a listing has kept the control connection for more than {MAX_ALONE:.0f} s"
+            raise FaultError(make_fault(Kind.TIMEOUT, text)) from None
 
     async def ask(self, verb: str, argument: bytes = b"") -> Reply:
         """`request`; raises FaultError for an error reply too."""

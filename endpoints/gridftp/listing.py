@@ -29,6 +29,8 @@ MAX_DROPPED = 4 * 1024 * 1024
 PORTION = 500
 #: Octets of a name, and of a path: no file system has longer ones.
 MAX_NAME = 4096
+#: Entries of a listing that are kept before its consumer gets the first.
+AHEAD = 20_000
 #: Default limits of one listing, in lines, octets, and seconds of silence: a tape system answers after minutes.
 MAX_LINES, MAX_OCTETS, LISTING_TIMEOUT = 5_000_000, 1 << 30, 900.0
 INCOMPLETE = (
@@ -239,6 +241,28 @@ class _Waiting:
 
 def _size(reply: Reply) -> int:
     return sum(map(len, reply.lines)) + LINE_COST * len(reply.lines)
+
+
+async def read_ahead(
+    connection: ControlConnection, batches: AsyncGenerator[Sequence[Entry], None]
+) -> AsyncGenerator[Sequence[Entry], None]:
+    """The batches of a listing, with no other command of this connection between its beginning and its end.
+
+    Up to AHEAD entries are read before the first is given away, so that other commands wait for the server alone. The
+    commands of a longer listing's consumer are sent at once: they would wait for the consumer itself.
+    """
+    ahead: list[Sequence[Entry]] = []
+    entries = 0
+    async with connection.alone(), aclosing(batches) as found:
+        async for batch in found:
+            ahead.append(batch)
+            entries += len(batch)
+            if entries > AHEAD:
+                for one in ahead:
+                    yield one
+                ahead.clear()
+    for one in ahead:
+        yield one
 
 
 async def blocks_on_data(
