@@ -259,6 +259,8 @@ class _Run:
         match event:
             case FileSettled():
                 self.settle(sending.piece)
+            case FileRefused(unnamed=True):
+                self.write_in_place(sending)
             case FileRefused(_, fault, trusted):
                 self.verdict.faults.add(fault.kind)
                 if fault.kind is Kind.TIMEOUT and not self.silent:
@@ -280,6 +282,15 @@ class _Run:
         if suspect and not trusted:
             transfer = self.renamed(transfer)
         self.waiting.append(_Sending(sending.piece, transfer))
+
+    def write_in_place(self, sending: _Sending) -> None:
+        """The server does not give it the name of a file that exists: as the engine does."""
+        transfer = sending.transfer
+        if transfer.rename_to is None:
+            self.problem(f"{sending.piece.name} was refused a name that it did not ask for")
+            return
+        in_place = transfer._replace(write_path=transfer.rename_to, rename_to=None, ranges=None)
+        self.waiting.append(_Sending(sending.piece, in_place))
 
     def is_lied_to(self) -> bool:
         """Whether the fault hides that the destination opened a file, or prevents the deletion of one."""
