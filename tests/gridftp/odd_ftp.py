@@ -83,14 +83,14 @@ class OddFtp:
 class OddSession:
     def __init__(self, server: OddFtp, control: socket.socket) -> None:
         self.server = server
-        self._control = control
+        self.control = control
         self._folder = b"/"
         self._offset = 0
         self._renamed = b""
         self._listener: socket.socket | None = None
 
     def say(self, text: str) -> None:
-        self._control.sendall(text.encode() + b"\r\n")
+        self.control.sendall(text.encode() + b"\r\n")
 
     def data(self) -> socket.socket:
         """The data connection."""
@@ -102,7 +102,7 @@ class OddSession:
 
     def serve(self) -> None:
         try:
-            with self._control, self._control.makefile("rb") as lines:
+            with self.control, self.control.makefile("rb") as lines:
                 self.say("220 ready")
                 for line in lines:
                     verb, _, argument = line.rstrip(b"\r\n").partition(b" ")
@@ -200,7 +200,7 @@ class OddSession:
         if not self._lists_facts:
             return "500 unknown command"
         facts = self.server.line(self._real(argument), "MLSD")
-        self._control.sendall(b"250-facts\r\n " + facts + b"\r\n")
+        self.control.sendall(b"250-facts\r\n " + facts + b"\r\n")
         return "250 End"
 
     @property

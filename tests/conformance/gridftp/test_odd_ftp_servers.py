@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import os
+import select
 import socket
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -329,3 +331,75 @@ async def test_tcp_looks_after_a_silent_server(root: Path, opened: Opened) -> No
         sock.getsockopt(socket.IPPROTO_TCP, getattr(socket, name)) for name, _ in connection.KEEPALIVE
     )
     assert idle + interval * count <= 180
+
+
+# ---- one thing at a time
+
+
+class Hasty(WithFacts):
+    """Answers a command that arrives during a listing before the end of that listing, as ProFTPD does."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.early: list[bytes] = []
+
+    def answer(self, verb: str, argument: bytes, session: OddSession) -> str | None:
+        if verb not in ("MLSD", "LIST") or verb in self.unknown:
+            return None
+        folder = self.real(session.path(argument.removeprefix(b"-a ")))
+        session.say("150 here")
+        with session.data() as data:
+            data.sendall(self.listing(folder, verb))
+            while select.select([session.control], [], [], 0.3)[0]:
+                self.early.append(session.control.recv(4096))
+                session.say("450 data transfer in progress")
+        return "226 done"
+
+
+class HastyAndBare(Hasty):
+    features = None
+    unknown = Bare.unknown - {"SIZE", "MDTM", "REST"}
+
+
+@pytest.mark.parametrize("kind", [Hasty, HastyAndBare])
+async def test_nothing_is_sent_while_a_folder_is_listed(root: Path, opened: Opened, kind: type[Hasty]) -> None:
+    server = kind(root)
+    session = await opened(server)
+    listings = [listed(session, "/in"), listed(session, "/in/sub")]
+    found = [asyncio.create_task(one) for one in listings]
+    await asyncio.sleep(0.1)
+    sizes = await asyncio.gather(*(session.stat(f"/in/{name}") for name in ("f1", "sub/g", "f2")))
+    assert [one.size for one in sizes] == [2, 5, 2]
+    assert [set(await one) for one in found] == [{"f1", "f2", ".hidden", "Grüße & *", "sub", "empty"}, {"g"}]
+    assert server.early == []
+
+
+async def test_the_consumer_of_a_long_listing_may_ask_in_the_middle_of_it(
+    root: Path, opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listing, "AHEAD", 2)
+    session = await opened(WithFacts(root))
+    other: asyncio.Task[Entry] | None = None
+    sizes = {}
+    async for batch in session.listing("/in"):
+        other = other or asyncio.create_task(session.stat("/in/f2"), context=contextvars.Context())
+        for entry in batch:
+            sizes[entry.name] = (await session.stat(f"/in/{entry.name}")).size
+        assert not other.done(), "another task's command waits for the end"
+    assert sizes["sub"] is not None
+    assert sizes["f1"] == 2
+    assert other is not None
+    assert (await other).size == 2
+
+
+async def test_a_command_does_not_wait_for_ever_for_the_end_of_a_listing(
+    root: Path, opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listing, "AHEAD", 2)
+    monkeypatch.setattr(connection, "MAX_ALONE", 0.2)
+    session = await opened(WithFacts(root))
+    async for _ in session.listing("/in"):
+        with pytest.raises(FaultError) as caught:
+            await asyncio.create_task(session.stat("/in/f2"), context=contextvars.Context())
+        assert caught.value.fault.kind is Kind.TIMEOUT
+    assert (await session.stat("/in/f2")).size == 2
