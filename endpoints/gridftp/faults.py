@@ -144,6 +144,14 @@ _PHRASES: tuple[tuple[str, Kind], ...] = (
     # Our own server, on Windows and macOS.
     ("not a file name on", Kind.INVALID_PATH_NAME),
     ("by its case only", Kind.INVALID_PATH_NAME),
+    # Pure-FTPd; ProFTPD (PathDenyFilter, mod_lang); IIS; the text of RFC 959 for the reply 553.
+    ("prohibited file name", Kind.INVALID_PATH_NAME),
+    ("forbidden filename", Kind.INVALID_PATH_NAME),
+    ("illegal character sequence in filename", Kind.INVALID_PATH_NAME),
+    ("volume label syntax is incorrect", Kind.INVALID_PATH_NAME),
+    ("file name not allowed", Kind.INVALID_PATH_NAME),
+    ("invalid file name", Kind.INVALID_PATH_NAME),
+    ("invalid filename", Kind.INVALID_PATH_NAME),
     ("path not allowed", Kind.PERMISSION_DENIED),
     ("permission denied", Kind.PERMISSION_DENIED),
     ("operation not permitted", Kind.PERMISSION_DENIED),

@@ -259,7 +259,7 @@ class ListeningSourcePair(PairBase[_File]):
     def _renamed(self, file: _File, reply: Reply) -> None:
         if reply.is_error:
             fault = classify(reply, Side.DESTINATION)
-            self._not_moved(file, FileRefused(file.transfer.tag, fault, file.on_disk() or None))
+            self._not_moved(file, FileRefused(file.transfer.tag, fault, file.on_disk() or None, unnamed=True))
         else:
             self._take(file, ListeningInput.MOVED)
 

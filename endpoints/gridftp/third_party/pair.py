@@ -84,6 +84,9 @@ class ThirdPartyPair(PairBase[Slot]):
         self._renaming: deque[Slot] = deque()
         #: Another file's octets are being removed (DELE); then the file is given back with this event.
         self._cleaning: deque[tuple[Slot, FileRefused | FileReturned]] = deque()
+        #: In MODE S: the same, before DELE is sent. While a file is on its way, Pure-FTPd answers another command with
+        #: 500, and before the end of that file.
+        self._to_clean: deque[tuple[Slot, FileRefused | FileReturned]] = deque()
         #: Number of the last PASV to the destination: the answers to earlier ones are out of date.
         self._last_listen = 0
         #: Where the listener waits: one address, or one of each of its data nodes.
@@ -104,7 +107,8 @@ class ThirdPartyPair(PairBase[Slot]):
     @property
     def under_way(self) -> int:
         """Files given to the pair and not yet given back."""
-        return len(self._slots) + len(self._waiting) + len(self._renaming) + len(self._cleaning)
+        cleaning = len(self._to_clean) + len(self._cleaning)
+        return len(self._slots) + len(self._waiting) + len(self._renaming) + cleaning
 
     @property
     def begun(self) -> list[object]:
@@ -186,10 +190,13 @@ class ThirdPartyPair(PairBase[Slot]):
         """Send what may be sent now."""
         if not self.stream_mode:
             while self._waiting and self._fits(self._waiting[0]):
-                self._start(self._waiting.popleft())
-        elif self._waiting and not self._slots:
-            self._take(PairInput.ADDRESS_NEEDED)
-            self._start(self._waiting.popleft())
+                if slot := self._slot(self._waiting.popleft()):
+                    self._start(slot)
+            return
+        while self._waiting and not self._slots:
+            if slot := self._slot(self._waiting.popleft()):
+                self._take(PairInput.ADDRESS_NEEDED)
+                self._start(slot)
 
     def _fits(self, transfer: Transfer) -> bool:
         """Whether it may be sent now. Between data nodes nothing is continued: REST between them garbles the file.
@@ -203,13 +210,15 @@ class ThirdPartyPair(PairBase[Slot]):
             self._take(PairInput.ADDRESS_NEEDED)
         return True
 
-    def _start(self, transfer: Transfer) -> None:
-        """All lines are made before one is queued: a name that no wire may carry leaves no trace."""
+    def _slot(self, transfer: Transfer) -> Slot | None:
+        """The file with its command lines; None, and the file is refused, where no wire may carry its name."""
         try:
-            slot = Slot(transfer, 0 if self._path.ours else HEAD)
+            return Slot(transfer, 0 if self._path.ours else HEAD)
         except CommandError as error:
             self._refuse(transfer, error)
-            return
+            return None
+
+    def _start(self, slot: Slot) -> None:
         self._slots.append(slot)
         self._move(self._path.listener, slot)
         if self.state in ADDRESSED:
@@ -235,6 +244,7 @@ class ThirdPartyPair(PairBase[Slot]):
         match step:
             case steps.Move(slot):
                 slot.side(side).answered(reply, side)
+                self._clean()
                 self._take(PairInput.SIDE_FAILED if slot.side(side).fault else PairInput.SIDE_SUCCEEDED)
             case steps.Listen(number):
                 self._listening(number, reply)
@@ -303,6 +313,7 @@ class ThirdPartyPair(PairBase[Slot]):
         slots, self._slots = self._slots, deque()
         for slot, event in outcomes.drained(slots):
             self._clean_up(slot, event)
+        self._clean()
 
     def _clean_up(self, slot: Slot, event: FileRefused | FileReturned) -> None:
         """Leave no octets of one file under the name of another, then give the file back.
@@ -314,6 +325,15 @@ class ThirdPartyPair(PairBase[Slot]):
         if trusted or not slot.destination.started or slot.transfer.part is not None:
             self._events.append(event)
         else:
+            self._to_clean.append((slot, event))
+            self._clean()
+
+    def _clean(self) -> None:
+        """Send DELE for what is to be removed, unless the destination is in the middle of a file in MODE S."""
+        if self.stream_mode and self._slots and not self._slots[0].destination.done:
+            return
+        while self._to_clean:
+            slot, event = self._to_clean.popleft()
             self._cleaning.append((slot, event))
             self._send(Side.DESTINATION, "DELE", slot.transfer.write_path, steps.REMOVE)
 
@@ -331,8 +351,10 @@ class ThirdPartyPair(PairBase[Slot]):
     def _return_all(self) -> None:
         """Rule 4: the outcome of the files under way is unknown."""
         assert self._loss is not None
-        self._events += outcomes.lost(self._renaming, self._cleaning, self._slots, self._loss)
+        cleaning = [*self._cleaning, *self._to_clean]
+        self._events += outcomes.lost(self._renaming, cleaning, self._slots, self._loss)
         self._renaming.clear()
+        self._to_clean.clear()
         self._cleaning.clear()
         self._slots.clear()
         self._return_waiting()

@@ -370,3 +370,34 @@ def test_a_server_that_refuses_the_setup_loses_the_pair(side: Side, verb: bytes)
     assert list(dialogue.outcomes) == [1]
     dialogue.give(rename=False, partial=False)
     assert dialogue.outcomes[2] == FileReturned(2, suspect=False)
+
+
+def test_a_name_that_no_line_may_carry_asks_for_no_address() -> None:
+    """The answers to two PORT would ask the destination for the next file twice."""
+    dialogue = Dialogue(stream_mode=True, striped=False, parallelism=None, listener=Side.SOURCE)
+    dialogue.give(rename=False, partial=False, name=b"\r\n")
+    assert isinstance(dialogue.outcomes[1], FileRefused)
+    assert not any(line.startswith(LISTENING_VERBS) for line in dialogue.commands[Side.SOURCE])
+
+
+def test_in_stream_mode_nothing_is_removed_while_a_file_is_on_its_way() -> None:
+    """Pure-FTPd answers DELE in the middle of a file with 500, before the end of that file: replies are mistaken."""
+    dialogue = Dialogue(stream_mode=True, striped=False, parallelism=None)
+    for _ in range(2):
+        dialogue.give(rename=True, partial=False)
+    removed = False
+    while len(dialogue.outcomes) < 2:
+        for side in (Side.DESTINATION, Side.SOURCE):
+            if verb := dialogue.next_verb(side):
+                if verb in (b"STOR", b"RETR"):
+                    dialogue.answer(side, b"150 here\r\n")
+                refused = verb == b"RNTO" and b"/final/1" in dialogue.commands[side][0]
+                dialogue.answer(side, b"553 no\r\n" if refused else fitting(verb, success=True)[0])
+            deleting, storing = (
+                any(line.startswith(one) for line in dialogue.commands[Side.DESTINATION]) for one in (b"DELE", b"STOR")
+            )
+            assert not (deleting and storing)
+            removed = removed or deleting
+    assert removed
+    assert isinstance(dialogue.outcomes[1], FileRefused)
+    assert isinstance(dialogue.outcomes[2], FileSettled)
