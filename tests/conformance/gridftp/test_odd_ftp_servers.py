@@ -26,7 +26,7 @@ FACTS = (*(OddFtp.features or ()), "MLST type*;size*;modify*;")
 
 
 class WithFacts(OddFtp):
-    features = FACTS
+    features: tuple[str, ...] | None = FACTS
 
 
 class Bare(OddFtp):

@@ -105,9 +105,13 @@ class QueueFeeder:
     async def rename(self, rows: Sequence[FileRow]) -> Sequence[FileRow]:
         """Give these files new temporary names, and record the names before anything is written under them."""
         # Remove the old files first: after a SIGKILL nobody tries again. A late writer then writes into an unlinked
-        # file.
-        await self.remove([row.temporary_path for row in rows if row.temporary_path])
-        return await self._name(rows)
+        # file; one that has yet to open it makes it again, so it is removed once more when the slice ends.
+        names = [row.temporary_path for row in rows if row.temporary_path]
+        await self.remove(names)
+        renamed = await self._name(rows)
+        staying = set(self.orphans)
+        self.add_orphans([name for name in names if name not in staying])
+        return renamed
 
     def untouched(self, row: FileRow) -> bool:
         """Whether nothing lies under the name that this slice gave to a file which is in no lane."""
