@@ -25,6 +25,7 @@ from identity.clock import CarriedClock, ClockReading, boottime
 from transferapi.outages.log_filter import is_told
 from transferapi.tasks.errors import LeaseLostError
 from transferapi.tasks.events import NewEvent
+from transferapi.tasks.items import overlaps
 from transferapi.tasks.records import (
     DataProtection,
     DataWay,
@@ -158,6 +159,9 @@ class PostgresTaskStore:
 
     async def begun(self, limit: int) -> list[FileRow]:
         return await self._call(pending_files.begun, limit)
+
+    async def others_write(self) -> bool:
+        return await self._call(overlaps.others_write)
 
     async def write_temporary_paths(self, files: Sequence[FileRow]) -> None:
         await self._call(pending_files.write_temporary_paths, files)

@@ -73,6 +73,8 @@ class MemoryStore:
         self.next_run_at = clock.now()
         self.connection_failures = 0
         self.epoch = 0
+        #: Whether another task writes the same files.
+        self.shared_place = False
         self.held = False
         self.knowledge: Mapping[str, object] = {}
         self.runs: list[SliceMeasurement] = []
@@ -302,6 +304,10 @@ class MemoryLease:
             left = (replace(file, suspect=file.id <= self.suspect_up_to) for file in rows)
             begun = (file for file in left if file.temporary_path or file.ranges or file.suspect)
             return list(islice(begun, limit))
+
+    async def others_write(self) -> bool:
+        async with self._call("others_write") as store:
+            return store.shared_place
 
     async def write_temporary_paths(self, files: Sequence[FileRow]) -> None:
         async with self._call("write_temporary_paths") as store:

@@ -83,6 +83,9 @@ class TaskStore(Protocol):
         """Pending files of which something may lie at the destination: those with a recorded temporary path or ranges
         first, then those that a lost worker may have begun."""
 
+    async def others_write(self) -> bool:
+        """Whether another unfinished task may write the same files."""
+
     async def write_temporary_paths(self, files: Sequence[FileRow]) -> None:
         """Record the temporary names under which these files are about to be written."""
 

@@ -25,7 +25,6 @@ from .lease import HEARTBEAT
 from .ports import Clock, SessionFactory, TaskStore
 from .queue.file_queue import FileQueue
 from .queue.queue_feeder import MAX_ORPHANS, QueueFeeder
-from .queue.write_names import partials
 from .retry import delay
 from .scan.scanner import Scanner
 from .settle.second_look import SecondLook
@@ -366,7 +365,7 @@ class _Slice:
         if self._lane_manager is not None:
             begun = await self.work.store.begun(MAX_ORPHANS)
             rows = [*self._lane_manager.left_behind, *(row for row in begun if not self._feeder.untouched(row))]
-            self._feeder.add_orphans([path for row in rows for path in partials(row)])
+            self._feeder.add_orphans(await self._feeder.partials(rows))
             self._feeder.add_orphans([path for row in rows for path in self._feeder.of_lost_workers(row)])
             await self._remove_orphans(DRAIN)
 

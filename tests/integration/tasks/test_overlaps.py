@@ -130,3 +130,22 @@ def test_it_costs_two_queries_whatever_is_under_way(
     task, _ = submission.submit_transfer(alice, transfer_request(ep1, target, ("/b", "/to3/7")))
     with django_assert_max_num_queries(3):
         assert "under way" in (overlaps.warning(alice, task) or "")
+
+
+def both_see_each_other(one: Task, two: Task) -> bool:
+    seen = {overlaps.others_write(task.pk, 1) for task in (one, two)}
+    assert len(seen) == 1, "of two tasks that begin at the same time at least one must see the other"
+    return seen.pop()
+
+
+@pytest.mark.parametrize(
+    ("items", "expected"), [(("/to/f", "/to/f"), True), (("/to/", "/to/f"), True), (("/to/f", "/to/g"), False)]
+)
+def test_each_of_two_tasks_finds_that_the_other_one_writes_its_files(
+    alice: User, bob: User, ep1: Endpoint, target: Endpoint, items: tuple[str, str], expected: bool
+) -> None:
+    one = submit(alice, ep1, target, ("/a" + "/" * items[0].endswith("/"), items[0]))
+    two = submit(bob, make_endpoint(bob, "bobs"), target, ("/b", items[1]))
+    assert both_see_each_other(one, two) is expected
+    moves.cancel(bob, two.pk)
+    assert not overlaps.others_write(one.pk, 1), "a task that has ended writes nothing"

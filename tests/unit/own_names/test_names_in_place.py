@@ -15,6 +15,7 @@ from tests.engine_fakes.tree import MemoryTree
 from tests.unit.engine.world import World
 from transferapi.tasks.records import FileRow
 from workers.engine.ports import TCP, Transport
+from workers.engine.slice import SliceResult
 
 COUNT = 12
 
@@ -47,6 +48,46 @@ async def test_a_server_that_replaces_files_gets_each_one_aside() -> None:
     assert await world.run() == "SUCCEEDED"
     assert world.destination.files("/dst") == world.source.files("/src")
     assert not set(ids(world).values()) & set(before.values())
+
+
+async def test_where_another_task_writes_the_same_files_none_is_written_in_place() -> None:
+    """Two writers in one file would mix their versions."""
+    world = world_of(COUNT, there=3)
+    world.store.shared_place = True
+    before = ids(world)
+    assert await world.run() == "SUCCEEDED"
+    assert world.destination.files("/dst") == world.source.files("/src")
+    assert not set(ids(world).values()) & set(before.values())
+
+
+async def begun_in_place() -> World:
+    """A task that has written a part of a file over an existing one, when another task begins to write the file."""
+    world = World([("/src/", "/dst/", True)], chunk=3, latency=0.1, slice_seconds=0.9)
+    world.source.write("/src/f", b"0123456789" * 20)
+    world.destination.write("/dst/f", b"old")
+    assert await world.slice() is SliceResult.RELEASED
+    (row,) = world.store.rows.values()
+    assert (row.file.ranges != "", row.file.temporary_path) == (True, None)
+    world.slice_seconds = 300
+    world.store.shared_place = True
+    return world
+
+
+async def test_what_was_begun_in_place_is_not_continued_where_another_task_writes() -> None:
+    world = await begun_in_place()
+    before = ids(world)
+    assert await world.run() == "SUCCEEDED"
+    assert world.destination.files("/dst") == world.source.files("/src")
+    assert not set(ids(world).values()) & set(before.values())
+
+
+async def test_what_was_begun_in_place_is_not_removed_where_another_task_writes() -> None:
+    world = await begun_in_place()
+    world.destination.remove("/dst/f", directory=False)
+    world.destination.write("/dst/f", b"of the other task")
+    world.script.add("retr", "/src/f", make_fault(Kind.IS_A_DIRECTORY, retryable=False), -1)
+    assert await world.run() == "FAILED"
+    assert world.destination.files("/dst") == {"/f": b"of the other task"}
 
 
 class UnnamingLane(MemoryLane):

@@ -1,7 +1,8 @@
-"""Warns of two tasks that write to one place: the second says at its submission that the first is under way.
+"""Two tasks that write to one place: the second says at its submission that the first is under way.
 
-Each file arrives whole, from one of them (`third_party/pair.py`); which of the two stays is not certain. Bounded: the
-first items of a few unfinished tasks at the same servers are compared, by an index.
+Each file arrives whole, from one of them, because neither writes under its real name (`engine/queue/queue_feeder.py`);
+which of the two stays is not certain. Bounded: the first items of a few unfinished tasks at the same servers are
+compared, by an index.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import uuid
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 
 from endpoints.models import Endpoint
 from endpoints.permissions import in_reach
@@ -19,8 +20,8 @@ from identity.models import User
 from transferapi.tasks.models import Item, Task
 from transferapi.tasks.states import Phase, TaskType
 
-#: Earlier tasks that are compared, items of each of them, and items of the new one.
-MAX_TASKS, MAX_EARLIER_ITEMS, MAX_ITEMS = 50, 200, 2000
+#: Other tasks that are compared, items of each of them, and items of the new one.
+MAX_TASKS, MAX_OTHER_ITEMS, MAX_ITEMS = 50, 200, 2000
 
 
 @dataclass(slots=True)
@@ -43,19 +44,37 @@ def warning(user: User, task: Task) -> str | None:
     """
     if task.type != TaskType.TRANSFER or task.destination is None:
         return None
-    rows = Task.objects.filter(destination_host=task.destination_host_id, type=TaskType.TRANSFER)
-    before = rows.exclude(phase=Phase.DONE).exclude(pk=task.pk).filter(request_time__lte=task.request_time)
-    # The index gives them in the order in which they run.
-    earlier = list(before.select_related("destination").order_by("next_run_at")[:MAX_TASKS])
-    if not earlier:
-        return None
-    mine = _targets([task], MAX_ITEMS)[task.pk]
-    found = _targets(earlier, MAX_EARLIER_ITEMS)
-    hits = [(other, hit) for other in earlier if (hit := _overlap(mine, found[other.pk])) is not None]
+    hits = _hits(task, _unfinished(task).filter(request_time__lte=task.request_time))
     if not hits:
         return None
     other, path = min(hits, key=lambda one: one[0].owner_id != user.pk)
     return f"{_name(user, other)} is under way and writes to the same place: {quoted(path)}. {UNCERTAIN}"
+
+
+def others_write(task_id: uuid.UUID, epoch: int) -> bool:
+    """Whether another unfinished task, begun earlier or later, may write files of this one. epoch: not needed to read.
+
+    Both tasks ask: of two that begin at the same time at least one sees the other.
+    """
+    task = Task.objects.select_related("destination").get(pk=task_id)
+    return bool(_hits(task, _unfinished(task)))
+
+
+def _unfinished(task: Task) -> QuerySet[Task]:
+    """The other unfinished transfers to the servers of its destination."""
+    rows = Task.objects.filter(destination_host=task.destination_host_id, type=TaskType.TRANSFER)
+    return rows.exclude(phase=Phase.DONE).exclude(pk=task.pk)
+
+
+def _hits(task: Task, others: QuerySet[Task]) -> list[tuple[Task, str]]:
+    """Those of the first of these tasks that may write files of this one, each with a path of this one."""
+    # The index gives them in the order in which they run.
+    compared = list(others.select_related("destination").order_by("next_run_at")[:MAX_TASKS])
+    if not compared:
+        return []
+    mine = _targets([task], MAX_ITEMS)[task.pk]
+    found = _targets(compared, MAX_OTHER_ITEMS)
+    return [(other, hit) for other in compared if (hit := _overlap(mine, found[other.pk])) is not None]
 
 
 UNCERTAIN = "Each file arrives whole, but which of the two tasks writes it last is not certain."

@@ -11,7 +11,6 @@ from endpoints.gridftp.third_party.slots import FileRefused
 from transferapi.tasks.records import FaultedFile, FileRow, PartialFile
 from workers.engine.queue.file_queue import FileQueue
 from workers.engine.queue.queue_feeder import QueueFeeder
-from workers.engine.queue.write_names import partials
 from workers.engine.retry import Fail, PassOver, Retry, Wait, unless_changing
 from workers.engine.settle.arrival import octets
 from workers.engine.settle.settlement_writer import SettlementWriter
@@ -96,7 +95,7 @@ class FaultHandler:
             passed_over = isinstance(decision, PassOver)
             lost = FaultedFile(file, fault, None, "", new_size, passed_over, checksummed)
             left = replace(file, ranges=ranges or file.ranges)
-            self._background.start(self._give_up(lost, [] if self._feeder.untouched(left) else partials(left)))
+            self._background.start(self._give_up(lost, [] if self._feeder.untouched(left) else [left]))
 
     def arrived_file_faulted(self, file: FileRow, fault: Fault, **details: Any) -> None:
         """`file_faulted` for a file that arrived completely and is wrong."""
@@ -123,7 +122,7 @@ class FaultHandler:
         (renamed,) = await self._suspects.rename([file])
         self.file_faulted(renamed, fault)
 
-    async def _give_up(self, lost: FaultedFile, leftovers: Sequence[str]) -> None:
+    async def _give_up(self, lost: FaultedFile, left: Sequence[FileRow]) -> None:
         """Remove the partial files before the result is written: after that, no row names them."""
-        await self._feeder.remove(leftovers)
+        await self._feeder.remove(await self._feeder.partials(left))
         self._settlement_writer.fault(lost)

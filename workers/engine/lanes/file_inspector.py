@@ -57,6 +57,9 @@ class FileInspector:
             await self._send_new_version(file, source)
         elif there is None or not can_continue(file, there.size):
             self._file_queue.put_back(await self._suspects.rename([file]))
+        elif not file.temporary_path and await self._work.store.others_write():
+            # The real name may belong to a file of another task by now: it is neither continued nor removed.
+            self._file_queue.put_back(await self._suspects.rename([replace(file, ranges="", begun=False)]))
         elif octets(file.ranges) == file.size and not file.temporary_path:
             self._post_transfer.accept(SettledFile(file, 0))
         else:

@@ -8,13 +8,14 @@ from dataclasses import replace
 from itertools import chain
 from typing import TypeVar
 
+from endpoints.gridftp.facts import Entry
 from endpoints.gridftp.faults import Fault, FaultError, Kind, Side
 from transferapi.tasks.records import FileRow, FoundFile, ItemRow, TaskSpec
 from workers.engine.control_sessions import ControlSessions, UnreachableError
 from workers.engine.ports import TaskStore
 
 from .file_queue import LOW, FileQueue
-from .write_names import RealNames, TemporaryNames, earlier_names, has_begun
+from .write_names import RealNames, TemporaryNames, earlier_names, has_begun, partials
 
 #: Files fetched from the store at once, and the least room for which a fetch is worthwhile.
 FETCH = 2000
@@ -117,6 +118,14 @@ class QueueFeeder:
         """Whether nothing lies under the name that this slice gave to a file which is in no lane."""
         return self._names.named_here(row) and not row.ranges and not has_begun(row)
 
+    async def partials(self, rows: Sequence[FileRow]) -> list[str]:
+        """`write_names.partials` of these, without real names where another task may have replaced what lies there."""
+        names = [path for row in rows for path in partials(row)]
+        real = {row.destination_path for row in rows}.intersection(names)
+        if real and await self._store.others_write():
+            return [name for name in names if name not in real]
+        return names
+
     async def _name(self, rows: Sequence[FileRow]) -> Sequence[FileRow]:
         staying = set(self.orphans)
         renamed = [self._names.give(row, stays=row.temporary_path in staying) for row in rows]
@@ -211,17 +220,15 @@ class QueueFeeder:
         """Those with an entry of their name at the destination that belongs to its owner: it is overwritten in place.
 
         Its inode, mode, owner, ACLs and links stay. Not so where the server replaces a file and keeps these, and where
-        a lost worker may still be writing to the entry. An entry that cannot be looked at counts as present.
+        a lost worker, or another task, may be writing to the entry: two writers in one file would mix their versions.
+        An entry that cannot be looked at counts as present.
         """
         unknown = [row for row in rows if not (row.absent or row.suspect)]
         if not unknown or (await self._control_sessions.session(Side.DESTINATION)).replaces:
             return set()
         found = await self._control_sessions.facts(Side.DESTINATION, [row.destination_path or "" for row in unknown])
-        return {
-            row.id
-            for row, entry in zip(unknown, found, strict=True)
-            if not (isinstance(entry, Fault) and entry.kind is Kind.FILE_NOT_FOUND)
-        }
+        present = {row.id for row, entry in zip(unknown, found, strict=True) if not _is_missing(entry)}
+        return set() if present and await self._store.others_write() else present
 
     def _left_behind(self, nameless: Sequence[FileRow]) -> list[str]:
         """The paths of all that a dead worker may have left of these.
@@ -230,3 +237,7 @@ class QueueFeeder:
         """
         recorded = [row.temporary_path for row in nameless if row.suspect and row.temporary_path]
         return [*recorded, *(path for row in nameless for path in self._names.of_lost_workers(row))]
+
+
+def _is_missing(entry: Entry | Fault) -> bool:
+    return isinstance(entry, Fault) and entry.kind is Kind.FILE_NOT_FOUND
