@@ -106,3 +106,15 @@ def test_another_account_cannot_keep_the_right_peer_out(server, folder):
             data.shutdown(socket.SHUT_WR)
             assert dialogue.outcome().code == 226
     assert (folder / "sent").read_bytes() == b"ours"
+
+
+def test_a_client_of_this_account_may_close_as_soon_as_it_has_sent_a_small_file(server, folder):
+    """As ftplib and curl do: connect, STOR, wait for 150, send, close."""
+    with Dialogue(server.port) as dialogue:
+        for number in range(50):
+            with connect(dialogue.passive()) as data:
+                dialogue.send(f"STOR /small{number}")
+                assert dialogue.next_reply().code == 150
+                data.sendall(b"small")
+            assert dialogue.outcome().code == 226
+    assert {(folder / f"small{number}").read_bytes() for number in range(50)} == {b"small"}

@@ -179,7 +179,10 @@ class DataChannel:
         `until`, `wake_at`: monotonic seconds. Raises `late` at `until`, AbortedError when interrupted; returns nothing
         at `wake_at`.
         """
+        fresh = self._already_connected() if event == POLLIN else []
         self._before_wait()
+        if fresh:
+            return fresh
         by_fd: dict[int, DataConnection] = {}
         for connection in connections:
             if event == POLLIN and connection.holds_octets:
@@ -196,6 +199,24 @@ class DataChannel:
         if accepting or self._pending:
             ready += self._opened(found, accepting)
         return ready
+
+    def _already_connected(self) -> list[DataConnection]:
+        """The first connections, where they wait in the queue of the listener already.
+
+        They are accepted before the client hears 150: it may send a small file and close at once, and the account of a
+        socket that is closed is not known any more.
+        """
+        fresh: list[DataConnection] = []
+        while self._listener and not self.connections and not self._pending and self._is_ready(self._listener):
+            self._accept(self._listener)
+            fresh = self._opened(set(), None)
+        return fresh
+
+    @staticmethod
+    def _is_ready(listener: socket.socket) -> bool:
+        poller = Poller()
+        poller.register(listener.fileno(), POLLIN)
+        return bool(poller.poll(0.0))
 
     def _limit_after_failure(self, until: float, late: DataError) -> tuple[float, DataError]:
         """Until when the first connection is waited for, and the error then: sooner where one has failed."""
