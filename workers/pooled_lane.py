@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 
 from endpoints.gridftp.faults import Fault, FaultError, Side
 from endpoints.gridftp.ranges import RangeSet
+from endpoints.gridftp.requests.naming import give_name
 from endpoints.gridftp.third_party.lane import ThirdPartyLane
 from endpoints.gridftp.third_party.slots import (
     FileEvent,
@@ -96,9 +96,7 @@ class PooledLane:
             _, target, temporary = self._paths(file)
             await session.connection.ask("SITE", b"TRNC %d %b" % (size, temporary or target))
             if temporary:
-                await asyncio.gather(
-                    session.connection.request("RNFR", temporary), session.connection.ask("RNTO", target)
-                )
+                await give_name(session.connection, temporary, target, replaces=session.features.replaces)
         except FaultError as error:
             raise FaultError(error.fault.at(Side.DESTINATION)) from None
 

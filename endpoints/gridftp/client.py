@@ -14,14 +14,14 @@ from typing import Self, TypeVar
 from identity.gsi.printable import quoted
 
 from .commands import MAX_ARGUMENT
-from .connection import CONNECT_TIMEOUT, MAX_PIPELINE, ControlConnection, encoded_line, within
+from .connection import CONNECT_TIMEOUT, MAX_PIPELINE, ControlConnection, within
 from .facts import Entry
 from .faults import Fault, FaultError, FaultScope, Kind, classify, make_fault
 from .features import Features
 from .listing import Allowance, EntryReader, ListingRefusedError, blocks_on_control, blocks_on_data, read_ahead
 from .login import ANONYMOUS, Login, accepted, answered
 from .replies import Reply
-from .requests import plain_ftp, removal
+from .requests import naming, plain_ftp, removal
 from .requests.path_facts import PathFacts, entry_of
 from .requests.plain_ftp import PlainListings
 from .requests.symlinks import make_symlink
@@ -347,11 +347,15 @@ class GridFTPSession:
 
     async def rename(self, old: str, new: str) -> None:
         """RNFR and RNTO in one go."""
-        # Both lines are made first: after a RNFR alone, servers refuse the next command (RFC 959 section 4.1.3).
-        lines = [(verb, encoded_line(verb, self.encode_path(path))) for verb, path in (("RNFR", old), ("RNTO", new))]
-        for reply in await asyncio.gather(*(self.connection.request_line(*line) for line in lines)):
-            if reply.is_error:
-                raise FaultError(classify(reply))
+        await naming.give_name(self.connection, self.encode_path(old), self.encode_path(new), replaces=False)
+
+    async def give_name(self, written: str, name: str) -> None:
+        """Give a file that is whole its real name; at a server of ours what it replaces keeps its attributes.
+
+        Raises FaultError, also where it cannot be replaced without a loss (504): then it is to be written in place.
+        """
+        paths = self.encode_path(written), self.encode_path(name)
+        await naming.give_name(self.connection, *paths, replaces=self.features.replaces)
 
     async def checksum(self, path: str, algorithm: str) -> str:
         """The checksum of a whole file (CKSM, GFD.47), hexadecimal, lower case.

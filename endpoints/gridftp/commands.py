@@ -21,6 +21,8 @@ _TWO_PATHS = re.compile(rb"WAYBILL REPLACE (\d{1,5}) ")
 _SIX = re.compile(rb"(?<![\d,])" + rb",".join([rb"(\d{1,3})"] * 6) + rb"(?![\d,])")
 #: The toolkit's server reads lines of any length, others up to 4 KiB; a Linux path has at most 4096 octets.
 MAX_ARGUMENT = 8192
+#: Octets of two paths that fit into one line of `replacement`.
+MOST_REPLACE = MAX_ARGUMENT - len(b"WAYBILL REPLACE 9999  ")
 
 
 class CommandError(ValueError):
@@ -84,3 +86,13 @@ def format_host_port(host: str, port: int) -> bytes:
 def format_extended(host: str, port: int) -> bytes:
     """The argument of EPRT (RFC 2428 section 2)."""
     return f"|{2 if ':' in host else 1}|{host}|{port}|".encode()
+
+
+def replacement(written: bytes, name: bytes) -> bytes | None:
+    """The argument of SITE that gives a file its name at a server of ours; None: the paths are too long for one line.
+
+    A file that is replaced keeps its mode, owner, ACL and attributes.
+    """
+    if len(written) + len(name) > MOST_REPLACE:
+        return None
+    return b"WAYBILL REPLACE %d %b %b" % (len(written), written, name)

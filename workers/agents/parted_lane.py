@@ -199,7 +199,8 @@ class PartedLane:
         try:
             await stream.complete(one.file, one.file.size)
         except FaultError as error:
-            self._end(one, FileRefused(one.file, error.fault, one.on_disk or None))
+            unnamed = one.file.temporary_path is not None
+            self._end(one, FileRefused(one.file, error.fault, one.on_disk or None, unnamed=unnamed))
         else:
             self._end(one, one.outcome())
 

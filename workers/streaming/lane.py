@@ -211,7 +211,7 @@ class StreamedLane:
                 raise FaultError(make_fault(Kind.FILE_SIZE_CHANGED, raw))
         if written != target:
             one.arrived = True
-            await self._destination.inner.rename(written, target)
+            await self._destination.inner.give_name(written, target)
 
     def _digest(self, one: _Under) -> Digest | None:
         """The checksum that will be compared with the destination's, where the whole file passes here."""

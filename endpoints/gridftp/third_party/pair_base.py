@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Generic, TypeVar
 
-from endpoints.gridftp.commands import MAX_ARGUMENT, CommandError
+from endpoints.gridftp.commands import CommandError, replacement
 from endpoints.gridftp.control import Answered, ControlChannel, ControlEvent, Lost, Preliminary
 from endpoints.gridftp.faults import Fault, FaultScope, Kind, Side, classify, make_fault
 from endpoints.gridftp.replies import Reply
@@ -20,8 +20,6 @@ from .slots import FileProgress, FileRefused, FileReturned, PairEvent, Slot, Tra
 S = TypeVar("S", bound=Slot)
 #: Seconds between two range markers (TREV RESTART, GFD.20).
 MARKER_INTERVAL = 1
-#: Octets of the two paths of SITE WAYBILL REPLACE, so that the line is no longer than a line may be.
-MOST_REPLACE = MAX_ARGUMENT - len(b"WAYBILL REPLACE 9999  ")
 
 
 class PairBase(ABC, Generic[S]):
@@ -98,8 +96,7 @@ class PairBase(ABC, Generic[S]):
     def _ask_to_rename(self, slot: S) -> None:
         assert slot.transfer.rename_to is not None
         written, name = slot.transfer.write_path, slot.transfer.rename_to
-        if self._path.replaces and len(written) + len(name) <= MOST_REPLACE:
-            argument = b"WAYBILL REPLACE %d %b %b" % (len(written), written, name)
+        if self._path.replaces and (argument := replacement(written, name)):
             self._send(Side.DESTINATION, "SITE", argument, steps.Rename(slot))
             return
         # When RNFR fails, RNTO does so too, and says why.

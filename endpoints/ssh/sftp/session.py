@@ -248,6 +248,10 @@ class SftpSession:
                 raise
             await rename_by_hand(self._client, self._ask, source, target)
 
+    async def give_name(self, written: str, name: str) -> None:
+        """Give a file that is whole its real name, over what is there. Raises FaultError."""
+        await self.rename(written, name)
+
     async def set_modified(self, files: Sequence[tuple[str, datetime]]) -> Sequence[Fault | None]:
         """Set modification times, in whole seconds, pipelined; None for success."""
         return await _in_windows(self._set_modified, files)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
+import stat
 import socket
 import threading
 import time
@@ -190,9 +191,12 @@ def test_an_agent_receives_from_a_server_which_listens(
     laptop = laptops("laptop")
     server.fill()
     (laptop.folder / "data").mkdir()
-    (laptop.folder / "data" / str(len(SIZES) - 1)).write_bytes(os.urandom(SIZES[-1] + 5000))
+    large = laptop.folder / "data" / str(len(SIZES) - 1)
+    large.write_bytes(os.urandom(SIZES[-1] + 5000))
+    large.chmod(0o640)
     task = move(alice, server, laptop)
     assert run(task) == "SUCCEEDED", told(task)
+    assert stat.S_IMODE(large.stat().st_mode) == 0o640
     assert laptop.hashes() == server.hashes()
     assert ways(task) == ["The computer at the destination connects to the server at the source."]
     task.refresh_from_db()
