@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
-import stat
 import socket
+import stat
 import threading
 import time
 from collections.abc import Callable, Iterator
