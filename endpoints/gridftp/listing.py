@@ -249,20 +249,27 @@ async def read_ahead(
     """The batches of a listing, with no other command of this connection between its beginning and its end.
 
     Up to AHEAD entries are read before the first is given away, so that other commands wait for the server alone. The
-    commands of a longer listing's consumer are sent at once: they would wait for the consumer itself.
+    commands of a longer listing's consumer are sent at once: they would wait for the consumer itself. A fault comes
+    behind the entries that were read before it.
     """
     ahead: list[Sequence[Entry]] = []
     entries = 0
+    fault: FaultError | None = None
     async with connection.alone(), aclosing(batches) as found:
-        async for batch in found:
-            ahead.append(batch)
-            entries += len(batch)
-            if entries > AHEAD:
-                for one in ahead:
-                    yield one
-                ahead.clear()
+        try:
+            async for batch in found:
+                ahead.append(batch)
+                entries += len(batch)
+                if entries > AHEAD:
+                    for one in ahead:
+                        yield one
+                    ahead.clear()
+        except FaultError as error:
+            fault = error
     for one in ahead:
         yield one
+    if fault:
+        raise fault
 
 
 async def blocks_on_data(
