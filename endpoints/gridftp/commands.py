@@ -11,9 +11,9 @@ from identity.gsi.printable import shown
 CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
 _VERB = re.compile(r"[A-Z]{3,8}\Z")
 #: Commands that name a path.
-_WITH_PATH = frozenset(
-    b"RETR STOR APPE ERET ESTO LIST NLST MLSD MLST MLSC MLSR STAT CWD SIZE MDTM MFMT CKSM MKD RMD DELE RNFR RNTO AVBL "
-    b"SITE".split()
+WITH_PATH = frozenset(
+    ("RETR", "STOR", "APPE", "ERET", "ESTO", "LIST", "NLST", "MLSD", "MLST", "MLSC", "MLSR", "STAT", "CWD", "SIZE")
+    + ("MDTM", "MFMT", "CKSM", "MKD", "RMD", "DELE", "RNFR", "RNTO", "AVBL", "SITE")
 )
 #: The renaming of our own server, with the octets of the first path.
 _TWO_PATHS = re.compile(rb"WAYBILL REPLACE (\d{1,5}) ")
@@ -46,7 +46,7 @@ def encode(verb: str, argument: bytes = b"") -> bytes:
 def named_paths(line: bytes) -> tuple[bytes, ...]:
     """The paths in a command line, as far as they can be found: an argument from its first slash on, or a link's text.
 
-    None for commands without a path, so that no password is kept.
+    None for commands without a path.
     """
     verb, _, argument = line.rstrip(b"\r\n").partition(b" ")
     if verb == b"SITE" and argument.startswith(b"SYMLINK"):
@@ -54,7 +54,7 @@ def named_paths(line: bytes) -> tuple[bytes, ...]:
     if found := _TWO_PATHS.match(argument):
         length = int(found[1])
         return argument[found.end() :][:length], argument[found.end() + length + 1 :]
-    start = argument.find(b"/") if verb in _WITH_PATH else -1
+    start = argument.find(b"/") if verb.decode("latin-1") in WITH_PATH else -1
     return (argument[start:],) if start >= 0 else ()
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
-from .commands import encode, named_paths
+from .commands import WITH_PATH, encode, named_paths
 from .faults import Fault, FaultError, FaultScope, Kind, is_full, make_fault
 from .gsi_context import MessageProtection
 from .replies import MAX_LISTING_REPLY, MAX_REPLY, Reply, ReplyError, ReplyParser
@@ -66,12 +66,19 @@ TRANSITIONS: dict[tuple[ControlState, ControlInput], tuple[ControlAction, Contro
 class ControlCommand(NamedTuple):
     """A command that awaits its final reply. `tag` is the caller's own and comes back with each event.
 
-    names: the paths in it, and in RNFR before RNTO.
+    line: b"" for one without a path, so that no password is kept. first: the line before it, where the two are a pair
+    (RNFR, RNTO): the second is refused with the name of either.
     """
 
     verb: str
     tag: object
-    names: tuple[bytes, ...] = ()
+    line: bytes = b""
+    first: bytes = b""
+
+    @property
+    def names(self) -> tuple[bytes, ...]:
+        """The paths in it, and in the first of its pair."""
+        return named_paths(self.first) + named_paths(self.line)
 
 
 class Greeting(NamedTuple):
@@ -128,7 +135,7 @@ class ControlChannel:
         self._outgoing: list[bytes] = []
         #: The last reply, where a server that hangs up then has said why.
         self._last_words: Reply | None = None
-        self._first_of_pair: tuple[bytes, ...] = ()
+        self._first_of_pair = b""
         self._protection: MessageProtection | None = None
 
     @property
@@ -166,15 +173,9 @@ class ControlChannel:
         """`send` for a line that `encode` has made already."""
         if self.state is not ControlState.BROKEN:
             self._outgoing.append(line)
-            self._expected.append(ControlCommand(verb, tag, self._names(line)))
-
-    def _names(self, line: bytes) -> tuple[bytes, ...]:
-        """The second command of a pair (RNFR, RNTO) is refused with the name of either."""
-        first, self._first_of_pair = self._first_of_pair, ()
-        first += named_paths(line)
-        if line.startswith((b"RNFR ", b"SITE SYMLINKFROM ")):
-            self._first_of_pair = first
-        return first
+            kept, first = line if verb in WITH_PATH else b"", self._first_of_pair
+            self._first_of_pair = line if line.startswith((b"RNFR ", b"SITE SYMLINKFROM ")) else b""
+            self._expected.append(ControlCommand(verb, tag, kept, first))
 
     def data_to_send(self) -> bytes:
         """The octets to be written to the transport now; may be empty."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -184,7 +184,7 @@ class MemorySession:
         node = self._get(path, follow=False)
         return self._tree.entry(path.rstrip("/").rpartition("/")[2] or "/", node)
 
-    async def listing(self, path: str) -> AsyncIterator[Sequence[Entry]]:
+    async def listing(self, path: str) -> AsyncGenerator[Sequence[Entry], None]:
         await self._step("list", path)
         node = self._get(path)
         if node.children is None:

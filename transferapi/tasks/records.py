@@ -262,6 +262,27 @@ class FileRow:
     #: The kind of its latest fault; "" for none.
     last_fault: str = ""
 
+    def under(self, temporary_path: str | None) -> FileRow:
+        """The same file with this temporary path. For each file: `dataclasses.replace` takes twice as long."""
+        return FileRow(
+            self.id,
+            self.item_id,
+            self.source_path,
+            self.destination_path,
+            self.size,
+            self.kind,
+            self.attempts,
+            self.ranges,
+            temporary_path,
+            self.suspect,
+            self.modified,
+            self.link_target,
+            self.checksum,
+            self.begun,
+            self.absent,
+            self.last_fault,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class SkippedSource:

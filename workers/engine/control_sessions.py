@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from itertools import takewhile
 from typing import TypeVar
@@ -121,7 +121,7 @@ class ControlSessions:
         except FaultError as error:
             return error.fault
 
-    async def listing(self, side: Side, path: str) -> AsyncIterator[Sequence[Entry]]:
+    async def listing(self, side: Side, path: str) -> AsyncGenerator[Sequence[Entry], None]:
         """`Session.listing` on this side, with the errors of `ask`, and TooMuchError for an endless listing."""
         session = await self.session(side)
         seen = 0
@@ -137,6 +137,8 @@ class ControlSessions:
         except FaultError as error:
             await self._drop_if_lost(side, session, error)
             raise
+        finally:
+            await batches.aclose()
 
     async def close(self) -> None:
         """Give all sessions back, and open no other: a request that comes now is canceled."""

@@ -5,7 +5,7 @@ The engine uses no Django, no socket and no clock of its own. A path is a `str` 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
@@ -213,7 +213,7 @@ class Session(Protocol):
     async def stat(self, path: str) -> Entry:
         """The facts of one path."""
 
-    def listing(self, path: str) -> AsyncIterator[Sequence[Entry]]:
+    def listing(self, path: str) -> AsyncGenerator[Sequence[Entry], None]:
         """The entries of a folder, in batches, without "." and ".."."""
 
     async def make_directories(self, paths: Sequence[str]) -> Sequence[bool]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
+from contextlib import aclosing, contextmanager
 from dataclasses import replace
 from datetime import datetime
 
@@ -82,10 +82,12 @@ class PooledSession:
         with self._faults_for_user():
             return await self.inner.stat(path)
 
-    async def listing(self, path: str) -> AsyncIterator[Sequence[Entry]]:
+    async def listing(self, path: str) -> AsyncGenerator[Sequence[Entry], None]:
+        listing = self.inner.listing(path, Allowance(seconds=self.listing_seconds))
         with self._faults_for_user():
-            async for entries in self.inner.listing(path, Allowance(seconds=self.listing_seconds)):
-                yield entries
+            async with aclosing(listing) as batches:
+                async for entries in batches:
+                    yield entries
 
     async def make_directories(self, paths: Sequence[str]) -> Sequence[bool]:
         real = [self._real(path) for path in paths]
@@ -210,11 +212,13 @@ class GuardedSession(PooledSession):
                 raise FaultError(make_fault(Kind.NOT_A_DIRECTORY, path))
             return entry
 
-    async def listing(self, path: str) -> AsyncIterator[Sequence[Entry]]:
+    async def listing(self, path: str) -> AsyncGenerator[Sequence[Entry], None]:
         real = self._real(path).rstrip("/") or "/"
+        listing = self.inner.listing(real, Allowance(seconds=self.listing_seconds))
         with self._faults_for_user():
-            async for entries in self.inner.listing(real, Allowance(seconds=self.listing_seconds)):
-                yield await self._shown(real, entries)
+            async with aclosing(listing) as batches:
+                async for entries in batches:
+                    yield await self._shown(real, entries)
 
     async def make_symlink(self, target: str, path: str) -> None:
         """Refused: other users of the shared endpoint would follow the link."""

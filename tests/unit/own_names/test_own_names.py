@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import fields, replace
+
 import pytest
 
 from tests.unit.engine.world import World
+from transferapi.tasks.records import FileRow
 
 pytestmark = pytest.mark.virtual_time
 
@@ -25,3 +28,10 @@ async def test_what_another_task_has_under_way_is_left_out_of_a_scan() -> None:
     assert await world.run() == "SUCCEEDED"
     assert world.destination.find(f"/dst/.waybill-{'0a' * 12}") is None
     assert world.destination.get("/dst/.waybill-notes").content == b"of the user"
+
+
+def test_a_file_under_another_name_is_the_same_in_all_else() -> None:
+    """For a row with a value of its own in each field."""
+    values = {one.name: object() for one in fields(FileRow)}
+    row = FileRow(**values)  # type: ignore[arg-type]
+    assert row.under("/d/.t") == replace(row, temporary_path="/d/.t")

@@ -8,13 +8,13 @@ from dataclasses import replace
 from itertools import chain
 from typing import TypeVar
 
-from endpoints.gridftp.facts import Entry
 from endpoints.gridftp.faults import Fault, FaultError, Kind, Side
 from transferapi.tasks.records import FileRow, FoundFile, ItemRow, TaskSpec
 from workers.engine.control_sessions import ControlSessions, UnreachableError
 from workers.engine.ports import TaskStore
 
 from .file_queue import LOW, FileQueue
+from .present_files import PresentFiles
 from .write_names import RealNames, TemporaryNames, earlier_names, has_begun, partials
 
 #: Files fetched from the store at once, and the least room for which a fetch is worthwhile.
@@ -70,6 +70,7 @@ class QueueFeeder:
         self._file_queue = file_queue
         self._names = TemporaryNames(spec.mark, spec.lost_marks)
         self._real_names = RealNames()
+        self._present_files = PresentFiles(control_sessions)
         self._files_added = files_added
         self._lock = asyncio.Lock()
         #: The store may have due files that are not loaded.
@@ -221,13 +222,11 @@ class QueueFeeder:
 
         Its inode, mode, owner, ACLs and links stay. Not so where the server replaces a file and keeps these, and where
         a lost worker, or another task, may be writing to the entry: two writers in one file would mix their versions.
-        An entry that cannot be looked at counts as present.
         """
         unknown = [row for row in rows if not (row.absent or row.suspect)]
         if not unknown or (await self._control_sessions.session(Side.DESTINATION)).replaces:
             return set()
-        found = await self._control_sessions.facts(Side.DESTINATION, [row.destination_path or "" for row in unknown])
-        present = {row.id for row, entry in zip(unknown, found, strict=True) if not _is_missing(entry)}
+        present = await self._present_files.among(unknown)
         return set() if present and await self._store.others_write() else present
 
     def _left_behind(self, nameless: Sequence[FileRow]) -> list[str]:
@@ -237,7 +236,3 @@ class QueueFeeder:
         """
         recorded = [row.temporary_path for row in nameless if row.suspect and row.temporary_path]
         return [*recorded, *(path for row in nameless for path in self._names.of_lost_workers(row))]
-
-
-def _is_missing(entry: Entry | Fault) -> bool:
-    return isinstance(entry, Fault) and entry.kind is Kind.FILE_NOT_FOUND

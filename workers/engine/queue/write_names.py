@@ -82,7 +82,9 @@ class TemporaryNames:
 
     def own(self, row: FileRow) -> FileRow:
         """The same file, to be written from the start under its own name in this lease."""
-        return replace(row, temporary_path=_own_name(self._mark, row), ranges="", suspect=False)
+        name = _own_name(self._mark, row)
+        fresh = replace(row, ranges="", suspect=False) if row.ranges or row.suspect else row
+        return fresh.under(name)
 
     def give(self, row: FileRow, *, stays: bool = False) -> FileRow:
         """The same file, to be written from the start under a name that it never had.

@@ -67,7 +67,7 @@ class PostTransfer:
         """Take a file that has arrived completely, as far as sizes and replies show."""
         if arrived.file.temporary_path:
             # It has its final name by now, where the next slice must look for it.
-            arrived = replace(arrived, file=replace(arrived.file, temporary_path=None))
+            arrived = replace(arrived, file=arrived.file.under(None))
         if not (self._verify_all or (arrived.file.checksum and arrived.file.checksum.value)):
             self._agreed(arrived)
         elif not is_large(arrived):
