@@ -12,8 +12,10 @@ CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
 _VERB = re.compile(r"[A-Z]{3,8}\Z")
 #: Commands that name a path.
 WITH_PATH = frozenset(
-    ("RETR", "STOR", "APPE", "ERET", "ESTO", "LIST", "NLST", "MLSD", "MLST", "MLSC", "MLSR", "STAT", "CWD", "SIZE")
-    + ("MDTM", "MFMT", "CKSM", "MKD", "RMD", "DELE", "RNFR", "RNTO", "AVBL", "SITE")
+    (
+        *("RETR", "STOR", "APPE", "ERET", "ESTO", "LIST", "NLST", "MLSD", "MLST", "MLSC", "MLSR", "STAT", "CWD"),
+        *("SIZE", "MDTM", "MFMT", "CKSM", "MKD", "RMD", "DELE", "RNFR", "RNTO", "AVBL", "SITE"),
+    )
 )
 #: The renaming of our own server, with the octets of the first path.
 _TWO_PATHS = re.compile(rb"WAYBILL REPLACE (\d{1,5}) ")

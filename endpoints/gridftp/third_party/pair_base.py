@@ -94,14 +94,16 @@ class PairBase(ABC, Generic[S]):
         self._channels[side].send_line(line[:4].decode(), line, tag=steps.Move(slot))
 
     def _ask_to_rename(self, slot: S) -> None:
-        assert slot.transfer.rename_to is not None
-        written, name = slot.transfer.write_path, slot.transfer.rename_to
+        written, name, lines = slot.transfer.write_path, slot.transfer.rename_to, slot.renaming
+        assert name is not None
+        assert lines is not None
         if self._path.replaces and (argument := replacement(written, name)):
             self._send(Side.DESTINATION, "SITE", argument, steps.Rename(slot))
             return
         # When RNFR fails, RNTO does so too, and says why.
-        self._send(Side.DESTINATION, "RNFR", written, steps.OPTIONAL)
-        self._send(Side.DESTINATION, "RNTO", name, steps.Rename(slot))
+        channel = self._channels[Side.DESTINATION]
+        channel.send_line("RNFR", lines[0], tag=steps.OPTIONAL)
+        channel.send_line("RNTO", lines[1], tag=steps.Rename(slot))
 
     # ---- replies
 

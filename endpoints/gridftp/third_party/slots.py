@@ -123,6 +123,7 @@ class Slot:
         "head",
         "markers",
         "received",
+        "renaming",
         "restart_refused",
         "retrieve",
         "source",
@@ -140,8 +141,10 @@ class Slot:
             start, end = transfer.part
             self.retrieve = encode("ERET", b"P %d %d %b" % (start, end - start, transfer.source_path))
             self.store = encode("ESTO", b"A %d %b" % (start, transfer.write_path))
+        #: RNFR and RNTO, or nothing.
+        self.renaming: tuple[bytes, bytes] | None = None
         if transfer.rename_to is not None:
-            encode("RNTO", transfer.rename_to)
+            self.renaming = encode("RNFR", transfer.write_path), encode("RNTO", transfer.rename_to)
         self.source = FileSide()
         self.destination = FileSide()
         self.received = RangeSet()
