@@ -10,7 +10,9 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import secrets
+from collections.abc import Coroutine
 from contextlib import suppress
+from typing import Any
 
 from endpoints.gridftp.facts import Entry
 from endpoints.gridftp.faults import Fault, FaultError, FaultScope, Kind, Side
@@ -24,6 +26,7 @@ CLOCKS = 26 * 3600.0
 #: Seconds for the removal of a folder after the scan, which may have been canceled.
 REMOVAL = 5.0
 REMOVAL_TRIES = 2
+_SAME = "The source and the destination are the same folder, by two endpoints."
 
 
 class StorageProbe:
@@ -114,17 +117,35 @@ class DestinationProbe:
     def __init__(self, probe: StorageProbe, item_id: int) -> None:
         self._probe = probe
         self._item_id = item_id
-        #: The folder that is marked.
+        self._source = ""
+        #: The folder that is marked, and the look for the mark at the source.
         self._marked: str | None = None
+        self._look: asyncio.Task[bool] | None = None
 
-    async def begin(self, source: str, destination: str | None) -> None:
-        """Mark the destination, which exists. Raises FaultError(AMBIGUOUS_PATH) where it is the source."""
+    async def mark(self, source: str, destination: str | None, making: Coroutine[Any, Any, bool]) -> bool:
+        """Mark the destination, in one round trip with its making where it exists. Returns the result of that."""
+        self._source = source
         if destination is None or not await self._probe.is_possible():
-            return
+            return await making
+        marking = asyncio.create_task(self._mark(destination))
+        try:
+            made = await making
+        finally:
+            await marking
+        if self._marked is None:
+            await self._mark(destination)
+        if self._marked is not None:
+            self._look = asyncio.create_task(self._probe.appears_in(source, self._item_id))
+        return made
+
+    async def _mark(self, destination: str) -> None:
         if await self._probe.mark(destination, self._item_id):
             self._marked = destination
-            if await self._probe.appears_in(source, self._item_id):
-                raise _refused("The source and the destination are the same folder, by two endpoints.")
+
+    async def check(self) -> None:
+        """Raises FaultError(AMBIGUOUS_PATH) where the source is the destination."""
+        if self._look is not None and await asyncio.shield(self._look):
+            raise _refused(_SAME)
 
     def is_ours(self, folder: str, name: str) -> bool:
         """Whether an entry of a source folder is of the probe, and is not copied.
@@ -134,11 +155,15 @@ class DestinationProbe:
         if not self._probe.is_ours(name):
             return False
         if self._marked is not None and name == self._probe.name(self._item_id):
-            raise _refused(f"The destination lies inside the source: {folder}")
+            same = trimmed(folder) == trimmed(self._source)
+            raise _refused(_SAME if same else f"The destination lies inside the source: {folder}")
         return True
 
     async def end(self) -> None:
         """Remove the mark."""
+        if self._look is not None:
+            self._look.cancel()
+            await asyncio.gather(self._look, return_exceptions=True)
         if self._marked is not None:
             await self._probe.unmark(self._marked, self._item_id)
 

@@ -142,7 +142,9 @@ async def test_what_is_excluded_is_not_transferred_nor_listed_nor_made() -> None
         world.source.write(f"/src{path}", b"x")
     world.source.write("/src/out/cache", b"a file of this name")
     listed: list[str] = []
-    world.sessions.faults = lambda step, _, path: listed.append(path) if step == "list" else None
+    world.sessions.faults = lambda step, side, path: (
+        listed.append(path) if (step, side) == ("list", Side.SOURCE) else None
+    )
     assert await world.run() == "SUCCEEDED"
     assert world.destination.paths("/dst") == {"/a", "/in", "/in/keep.tmp", "/in/d", "/out", "/out/cache"}
     assert sorted(listed) == ["/src", "/src/in", "/src/out"]

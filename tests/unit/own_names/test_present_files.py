@@ -69,15 +69,18 @@ async def test_one_listing_tells_it_of_many_files() -> None:
     assert (world.asked["list"], world.asked["stat"]) == (1, len(THERE) + 1)
 
 
-async def test_of_a_few_files_each_is_asked_for() -> None:
+async def test_a_large_folder_is_not_listed_for_a_few_files() -> None:
     world = CountingWorld([("/src/", "/dst/", True)])
     for number in range(present_files.MANY - 1):
         world.source.write(f"/src/{name(number)}", b"new")
-    world.destination.write(f"/dst/{name(0)}", b"old")
-    before = world.destination.get(f"/dst/{name(0)}").id
+        world.destination.write(f"/dst/{name(number)}", b"old")
+    for number in range(3000):
+        world.destination.write(f"/dst/other{number}", b"of somebody")
+    before = {number: world.destination.get(f"/dst/{name(number)}").id for number in range(present_files.MANY - 1)}
     assert await world.run() == "SUCCEEDED"
-    assert world.asked["list"] == 0
-    assert world.destination.get(f"/dst/{name(0)}").id == before
+    assert {number: world.destination.get(f"/dst/{name(number)}").id for number in before} == before
+    assert world.asked["list"] <= 3, "the beginning alone"
+    assert world.asked["stat"] == len(before) + 1
 
 
 @pytest.mark.parametrize("why", ["too large", "refused", "lost"])
@@ -87,7 +90,7 @@ async def test_where_the_listing_tells_nothing_each_is_asked_for(why: str, monke
     world = world_of(others=2000 if why == "too large" else 0)
     if why != "too large":
         kind = Kind.PERMISSION_DENIED if why == "refused" else Kind.CONNECTION_RESET
-        world.script.add("list", "/dst", make_fault(kind), 1)
+        world.script.add("list", "/dst", make_fault(kind), -1)
     before = kept(world)
     assert await world.run() == "SUCCEEDED"
     assert kept(world) == before

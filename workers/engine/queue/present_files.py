@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
@@ -16,7 +17,21 @@ from workers.engine.control_sessions import ControlSessions, UnreachableError
 #: would cost more than the requests.
 MANY, LEAST, FOR_EACH = 20, 1000, 4
 #: Seconds for which a listing counts, and the most folders that are remembered.
-FRESH, FOLDERS = 60.0, 8
+FRESH, FOLDERS = 60.0, 64
+
+
+class _Listed:
+    """The listing of a folder, which may be under way. names: folded; None: too many, or it cannot be listed."""
+
+    def __init__(self, most: int) -> None:
+        loop = asyncio.get_running_loop()
+        self.most = most
+        self.names: asyncio.Future[frozenset[str] | None] = loop.create_future()
+        self._until = loop.time() + FRESH
+
+    @property
+    def counts(self) -> bool:
+        return asyncio.get_running_loop().time() < self._until
 
 
 class PresentFiles:
@@ -24,8 +39,15 @@ class PresentFiles:
 
     def __init__(self, control_sessions: ControlSessions) -> None:
         self._control_sessions = control_sessions
-        #: Folder -> when it was listed, and its names, folded; None: it is too large, or could not be listed.
-        self._listed: dict[str, tuple[float, frozenset[str] | None]] = {}
+        self._listed: dict[str, _Listed] = {}
+
+    async def look_ahead(self, folder: str) -> None:
+        """List a folder, unless it is large, while the files for it are being found."""
+        try:
+            if folder not in self._listed and not (await self._control_sessions.session(Side.DESTINATION)).replaces:
+                await self._list(folder, LEAST)
+        except UnreachableError:
+            pass  # whoever needs the answer meets it, too
 
     async def among(self, rows: Sequence[FileRow]) -> set[int]:
         """The ids of those that have an entry under their final names. Raises UnreachableError."""
@@ -41,32 +63,40 @@ class PresentFiles:
 
     async def _names(self, folder: str, files: int) -> frozenset[str] | None:
         """The names in a folder, folded; None where they are not known. Raises UnreachableError."""
-        now = asyncio.get_running_loop().time()
-        if folder in self._listed:
-            listed_at, names = self._listed.pop(folder)
-            if now < listed_at + FRESH:
-                self._listed[folder] = listed_at, names
+        listed, most = self._listed.get(folder), LEAST + FOR_EACH * files
+        if listed and listed.counts:
+            names = await asyncio.shield(listed.names)
+            if names is not None or listed.most >= most or files < MANY:
                 return names
-        if files < MANY:
-            return None
-        names = await self._list(folder, LEAST + FOR_EACH * files)
-        self._listed[folder] = now, names
-        if len(self._listed) > FOLDERS:
-            del self._listed[next(iter(self._listed))]
-        return names
+        return await self._list(folder, most) if files >= MANY else None
 
     async def _list(self, folder: str, most: int) -> frozenset[str] | None:
-        names: set[str] = set()
+        """Raises UnreachableError."""
+        self._listed.pop(folder, None)
+        listed = self._listed[folder] = _Listed(most)
+        if len(self._listed) > FOLDERS:
+            del self._listed[next(iter(self._listed))]
+        names: frozenset[str] | None = None
         try:
-            async with aclosing(self._control_sessions.listing(Side.DESTINATION, folder or "/")) as batches:
-                async for entries in batches:
-                    names.update(folded(entry.name) for entry in entries)
-                    if len(names) > most:
-                        return None
+            names = await self._names_of(folder, most)
         except UnreachableError:
             raise
-        except FaultError:
-            return None
+        except FaultError as error:
+            # One that is missing may be about to be made. Another is not listed again soon.
+            names = frozenset() if error.fault.kind is Kind.FILE_NOT_FOUND else None
+            listed.most = sys.maxsize
+        finally:
+            listed.names.set_result(names)
+        return names
+
+    async def _names_of(self, folder: str, most: int) -> frozenset[str] | None:
+        """None where there are more. Raises FaultError."""
+        names: set[str] = set()
+        async with aclosing(self._control_sessions.listing(Side.DESTINATION, folder or "/")) as batches:
+            async for entries in batches:
+                names.update(folded(entry.name) for entry in entries)
+                if len(names) > most:
+                    return None
         return frozenset(names)
 
 

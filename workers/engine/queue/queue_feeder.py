@@ -89,6 +89,11 @@ class QueueFeeder:
         async with self._lock:
             await self._admit(await self._store.add_found(item, found))
 
+    async def look_ahead(self, folder: str) -> None:
+        """`PresentFiles.look_ahead`, where files are written in place at all."""
+        if not self.renames_all:
+            await self._present_files.look_ahead(folder)
+
     async def add_file_items(self, found: Sequence[tuple[ItemRow, FoundFile]]) -> None:
         """The same for items that are one file each."""
         async with self._lock:

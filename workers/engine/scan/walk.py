@@ -130,9 +130,10 @@ class Walk:
             await self._prepare()
 
     async def _prepared(self) -> None:
-        """Wait for the destination folder, before anything goes into it."""
+        """Wait for the destination folder, before anything goes into it. Raises FaultError where it is the source."""
         if self._preparing:
             await asyncio.shield(self._preparing)
+        await self._destination_probe.check()
 
     async def _visit_all(self) -> None:
         running: set[asyncio.Task[None]] = set()
@@ -161,11 +162,11 @@ class Walk:
 
     async def _prepare(self) -> None:
         """Make the destination folder, and read the facts of both roots that the walk needs."""
-        self._root = replace(self._root, fresh=await self._make_root())
+        fresh = await self._destination_probe.mark(self._root.source, self._root.destination, self._make_root())
+        self._root = replace(self._root, fresh=fresh)
         if self._selection.links is not Links.IGNORE:
             await self._prepare_for_links()
         self._stack = [self._root]
-        await self._destination_probe.begin(self._root.source, self._root.destination)
         if self._work.same_endpoint:
             self._avoid = await self._folders.identity(Side.DESTINATION, self._root.destination or "")
             if self._avoid and self._avoid == await self._folders.identity(Side.SOURCE, self._root.source):
@@ -337,6 +338,8 @@ class Walk:
 
     async def _read(self, folder: Folder, there: DestinationFolder | None, listing: FolderListing) -> None:
         """Read the listing of the source; there: the destination folder, where files are compared."""
+        if there is None and folder.destination is not None and not folder.fresh:
+            self._work.spawn(self._feeder.look_ahead(folder.destination))
         with FoldedNames(self._work, folder, self._prepared, self._skip_or_fail) as names:
             async for entries in self._work.control_sessions.listing(Side.SOURCE, folder.source or "/"):
                 copied = [one for one in entries if not self._destination_probe.is_ours(folder.source, one.name)]
