@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from endpoints.gridftp.faults import Side
 from endpoints.gridftp.patterns import translate
 from tests.unit.engine.world import World
 from workers.engine.scan.selection import NameSelection
