@@ -146,6 +146,38 @@ async def test_refused_files_shift_nothing(
         assert (there / name).read_bytes() == (here / name).read_bytes()
 
 
+@pytest.mark.parametrize(("source", "destination"), SAME)
+async def test_a_file_that_waits_for_its_name_makes_room_for_another(root: Path, source: str, destination: str) -> None:
+    """Over a long way the pipeline would be empty while names are on their way."""
+    with arena(root, source, destination) as place:
+        await place.ready()
+        here, there = root / "here", place.there
+        here.mkdir()
+        there.mkdir()
+        there.chmod(0o777)
+        (here / "f").write_bytes(b"content")
+        sessions = [
+            await GridFTPSession.open("127.0.0.1", port) for port in (place.source.port, place.destination.port)
+        ]
+        lane = ThirdPartyLane(*sessions, parallelism=2, accept_address=lambda _: True, stall_timeout=20.0)
+        paths = (
+            place.source.path(here / "f"),
+            place.destination.path(there / ".t"),
+            place.destination.path(there / "f"),
+        )
+        lane.feed(Transfer("f", paths[0], paths[1], 7, rename_to=paths[2]))
+        async with asyncio.timeout(20):
+            while events := [one for one in await lane.events() if isinstance(one, FileProgress)]:
+                pass
+            assert (events, lane.renaming) == ([], 1)
+            (settled,) = await lane.events()
+        assert isinstance(settled, FileSettled)
+        for session in lane.release() or ():
+            await session.close()
+        await asyncio.sleep(0)
+    assert (there / "f").read_bytes() == b"content"
+
+
 def spoil(where: str, source: Path, target: Path) -> None:
     if where in ("missing", "all"):
         source.unlink()

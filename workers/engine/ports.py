@@ -201,7 +201,10 @@ class Lane(Protocol):
         """Add a file; never blocks."""
 
     async def events(self) -> Sequence[FileEvent]:
-        """Wait for events of the files; their tag is the `FileRow`. A fault is an event and is not raised."""
+        """Wait for events of the files; their tag is the `FileRow`. A fault is an event and is not raised.
+
+        Returns none where files begin to wait for their names (`renaming`): others may be fed in their places.
+        """
 
     async def close(self) -> None:
         """Return the sessions to the pool where the lane is idle and clean, else close the connections."""

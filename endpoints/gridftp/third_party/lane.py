@@ -59,6 +59,8 @@ class ThirdPartyLane:
         self._loop = asyncio.get_running_loop()
         self._events: list[FileEvent] = []
         self._ready = asyncio.Event()
+        #: `renaming` when it was looked at last.
+        self._renaming = 0
         self._flushes: set[asyncio.Task[None]] = set()
         self._watch: asyncio.TimerHandle | None = None
         self._busy_since = self._loop.time()
@@ -135,7 +137,7 @@ class ThirdPartyLane:
         self._ready.set()
 
     async def events(self) -> Sequence[FileEvent]:
-        """Wait for events, and return at least one."""
+        """Wait for events; returns none where a file begins to wait for its name: another may be fed in its place."""
         await self._ready.wait()
         self._ready.clear()
         events, self._events = self._events, []
@@ -200,7 +202,8 @@ class ThirdPartyLane:
                 task.add_done_callback(self._flushes.discard)
             else:
                 self._events.append(event)
-        if self._events:
+        more_renaming, self._renaming = self._pair.renaming > self._renaming, self._pair.renaming
+        if self._events or more_renaming:
             self._ready.set()
 
     async def _flush(self, flush: Flush) -> None:
