@@ -281,7 +281,6 @@ EXPECTED: dict[tuple[str, str], Row] = {
     ("DELETE", "v2/api/invitations/<str:invitation>"): Row(403, directory=True),
     ("GET", "v2/api/audit"): Row(403),
     ("GET", "v2/api/audit/export"): Row(403),
-    ("POST", "v2/api/deactivate_own"): Row(200),
     ("POST", "shell"): Row(200, body={}),
     ("POST", f"{_E}/setup_key"): Row(409, 403, 403),
     ("GET", f"{_E}/agent"): Row(409, 403, 403),

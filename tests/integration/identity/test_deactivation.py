@@ -23,6 +23,7 @@ from identity.users import NotStaffError, OwnAccountError, UserNotFoundError
 from tests.integration.cast import submit, take
 from tests.integration.identity.test_ssh_keys import new_line
 from tests.integration.pages import PASSWORD, Browser
+from tests.integration.rest import Api
 from transferapi.tasks.models import Task
 from transferapi.tasks.states import Phase
 from transferapi.tasks.upkeep import ended_accounts
@@ -114,6 +115,14 @@ def test_who_may_deactivate(alice: User, staff: User, charlie: User) -> None:
             deactivation.find(staff, ref)
     assert not deactivation.deactivate_own(charlie).is_active
     assert not AuditEvent.objects.filter(username="alice", what__startswith="user_").exists()
+
+
+def test_no_token_ends_its_owners_account(alice: User) -> None:
+    """A token may have been found; the page asks for a recent sign-in."""
+    for path in ("/v2/api/deactivate_own", f"/v2/api/users/{alice.pk}/deactivate"):
+        assert Api(alice, root="").post(path, {}).status in (403, 404)
+    alice.refresh_from_db()
+    assert alice.is_active
 
 
 def test_a_deleted_user_leaves_the_id_and_the_audit_log(

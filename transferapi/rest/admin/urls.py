@@ -14,7 +14,6 @@ urlpatterns: list[URLPattern] = [
     path(f"{U}/deactivate", views.UserActivity.as_view()),
     path(f"{U}/activate", views.UserActivity.as_view(active=True)),
     path(f"{U}/sessions", views.UserSessions.as_view()),
-    path("v2/api/deactivate_own", views.OwnDeactivation.as_view()),
     path("v2/api/invitations", views.Invitations.as_view()),
     path("v2/api/invitations/<str:invitation>", views.InvitationDetail.as_view()),
     path("v2/api/audit", views.Audit.as_view()),

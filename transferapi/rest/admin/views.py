@@ -90,13 +90,6 @@ class UserSessions(AccountView):
         return result(request, "Deleted", f"{ended} sessions have ended")
 
 
-class OwnDeactivation(AccountView):
-    @description.operation("Deactivate your own account", answer="result")
-    def post(self, request: Request) -> Response:
-        deactivation.deactivate_own(self.user)
-        return result(request, "Deactivated", "Your account is deactivated; the operator can activate it again")
-
-
 class Invitations(AccountView):
     @description.operation("List the open invitations, for staff", answer="invitation_list")
     def get(self, request: Request) -> Response:
