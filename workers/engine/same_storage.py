@@ -118,12 +118,14 @@ class DestinationProbe:
         self._probe = probe
         self._item_id = item_id
         self._source = ""
-        #: The folder that is marked, and the look for the mark at the source.
+        #: The folder that is marked.
         self._marked: str | None = None
-        self._look: asyncio.Task[bool] | None = None
 
     async def mark(self, source: str, destination: str | None, making: Coroutine[Any, Any, bool]) -> bool:
-        """Mark the destination, in one round trip with its making where it exists. Returns the result of that."""
+        """Mark the destination, in one round trip with its making where it exists. Returns the result of that.
+
+        Raises FaultError(AMBIGUOUS_PATH) where it is the source.
+        """
         self._source = source
         if destination is None or not await self._probe.is_possible():
             return await making
@@ -134,18 +136,14 @@ class DestinationProbe:
             await marking
         if self._marked is None:
             await self._mark(destination)
-        if self._marked is not None:
-            self._look = asyncio.create_task(self._probe.appears_in(source, self._item_id))
+        # Before the source is listed: the answer would wait behind a listing that waits for its consumer.
+        if self._marked is not None and await self._probe.appears_in(source, self._item_id):
+            raise _refused(_SAME)
         return made
 
     async def _mark(self, destination: str) -> None:
         if await self._probe.mark(destination, self._item_id):
             self._marked = destination
-
-    async def check(self) -> None:
-        """Raises FaultError(AMBIGUOUS_PATH) where the source is the destination."""
-        if self._look is not None and await asyncio.shield(self._look):
-            raise _refused(_SAME)
 
     def is_ours(self, folder: str, name: str) -> bool:
         """Whether an entry of a source folder is of the probe, and is not copied.
@@ -161,9 +159,6 @@ class DestinationProbe:
 
     async def end(self) -> None:
         """Remove the mark."""
-        if self._look is not None:
-            self._look.cancel()
-            await asyncio.gather(self._look, return_exceptions=True)
         if self._marked is not None:
             await self._probe.unmark(self._marked, self._item_id)
 

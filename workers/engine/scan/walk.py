@@ -130,10 +130,9 @@ class Walk:
             await self._prepare()
 
     async def _prepared(self) -> None:
-        """Wait for the destination folder, before anything goes into it. Raises FaultError where it is the source."""
+        """Wait for the destination folder, before anything goes into it."""
         if self._preparing:
             await asyncio.shield(self._preparing)
-        await self._destination_probe.check()
 
     async def _visit_all(self) -> None:
         running: set[asyncio.Task[None]] = set()

@@ -181,8 +181,11 @@ class DataChannel:
         """
         fresh = self._already_connected() if event == POLLIN else []
         self._before_wait()
-        if fresh:
-            return fresh
+        return fresh or self._wait(connections, event, until, late, wake_at)
+
+    def _wait(
+        self, connections: Iterable[DataConnection], event: int, until: float, late: DataError, wake_at: float
+    ) -> list[DataConnection]:
         by_fd: dict[int, DataConnection] = {}
         for connection in connections:
             if event == POLLIN and connection.holds_octets:
