@@ -82,9 +82,8 @@ class PresentFiles:
         except UnreachableError:
             raise
         except FaultError as error:
-            # One that is missing may be about to be made. Another is not listed again soon.
-            names = frozenset() if error.fault.kind is Kind.FILE_NOT_FOUND else None
-            listed.most = sys.maxsize
+            # One that is missing is about to be made, and listed again then. Another is not listed again soon.
+            listed.most = most if error.fault.kind is Kind.FILE_NOT_FOUND else sys.maxsize
         finally:
             listed.names.set_result(names)
         return names
