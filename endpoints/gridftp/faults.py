@@ -387,9 +387,12 @@ def _found(text: bytes, part: bytes) -> Iterator[int]:
         start = text.find(part, start + 1)
 
 
-#: Pure-FTPd: "Output truncated to 500 matches"; and what others say when they list a part only.
+#: Pure-FTPd: "Output truncated to 500 matches"; vsftpd of a folder that it may not read, with 226: "Transfer done (but
+#: failed to open directory)"; and what others say when they list a part only.
 _CUT = re.compile(
-    r"truncated|\b(?:incomplete|partial) (?:directory |folder )?(?:list|output)|\btoo many (?:files|entries)", re.I
+    r"truncated|\bfailed to open directory|"
+    r"\b(?:incomplete|partial) (?:directory |folder )?(?:list|output)|\btoo many (?:files|entries)",
+    re.I,
 )
 #: "698 matches total", "12 files listed", "500 of 700 entries": a line that is a count and nothing else.
 _COUNTED = re.compile(

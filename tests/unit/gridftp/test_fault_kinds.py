@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from endpoints.gridftp.commands import encode, named_paths
 from endpoints.gridftp.control import Answered, ControlChannel
-from endpoints.gridftp.faults import _PHRASES, Fault, FaultScope, Kind, Side, classify
+from endpoints.gridftp.faults import _PHRASES, Fault, FaultScope, Kind, Side, classify, reported_shortfall
 from endpoints.gridftp.replies import Reply
 from endpoints.gridftp.third_party.slots import Slot, Transfer
 
@@ -210,3 +210,9 @@ def test_the_side_that_met_the_cause_is_blamed(source: str, destination: str, bl
         slot.side(side).answered(Reply(int(text[:3]), (text[4:].encode(),)), side)
 
     assert slot.cause.side is blamed
+
+
+def test_vsftpd_says_of_a_folder_that_it_may_not_read_that_the_transfer_is_done() -> None:
+    reply = Reply(226, (b"Transfer done (but failed to open directory).",))
+    assert reported_shortfall(reply, 0)
+    assert not reported_shortfall(Reply(226, (b"Directory send OK.",)), 0)
