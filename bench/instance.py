@@ -45,11 +45,20 @@ class Api:
         with urllib.request.urlopen(request, timeout=60) as response:
             return json.load(response)
 
-    def endpoint(self, name: str, port: int, host: str = "127.0.0.1", *, scheme: str = "ftp") -> str:
+    def endpoint(
+        self, name: str, port: int, host: str = "127.0.0.1", *, scheme: str = "ftp", subject: str | None = None
+    ) -> str:
         """Register a server, an anonymous one unless `scheme` says another; the endpoint's id."""
-        server = {"DATA_TYPE": "server", "hostname": host, "port": port, "scheme": scheme}
+        server = {"DATA_TYPE": "server", "hostname": host, "port": port, "scheme": scheme, "subject": subject}
         document = {"DATA_TYPE": "endpoint", "name": name, "display_name": name, "public": True, "DATA": [server]}
         return str(self.call("POST", "/endpoint", document)["id"])
+
+    def activate(self, endpoint: str, form: str, **values: object) -> dict[str, Any]:
+        """Give the fields of one form of activation; the answer, whose code says whether they are accepted."""
+        rows = [{"type": form, "name": name, "value": value} for name, value in values.items()]
+        document = {"DATA_TYPE": "activation_requirements", "DATA": rows}
+        answer: dict[str, Any] = self.call("POST", f"/endpoint/{endpoint}/activate", document)
+        return answer
 
     def transfer(
         self, source: str, source_path: str, destination: str, destination_path: str, **options: object

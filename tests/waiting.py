@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 
@@ -34,3 +34,10 @@ def children_of(pid: int) -> list[int]:
         return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
     except (FileNotFoundError, ProcessLookupError):
         return []
+
+
+def descendants_of(pid: int) -> Iterator[int]:
+    """Its children, their children, and so on."""
+    for child in children_of(pid):
+        yield child
+        yield from descendants_of(child)

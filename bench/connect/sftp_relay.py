@@ -32,8 +32,9 @@ from bench.wan.ssh import ssh_server  # noqa: E402
 from endpoints.ssh.connection import SshAccount  # noqa: E402
 from endpoints.ssh.keys import parse_ssh_key  # noqa: E402
 from endpoints.ssh.sftp.login import SftpLogin  # noqa: E402
+from tests.gridftp.ends import End  # noqa: E402
 from tests.gridftp.sshd import fingerprint  # noqa: E402
-from tests.gridftp.streamed_tasks import End, StreamedTask, tree  # noqa: E402
+from tests.gridftp.streamed_tasks import StreamedTask, tree  # noqa: E402
 
 #: Name, number of files, octets of each.
 DATA = (("one file of 128 MB", 1, 128_000_000), ("256 files of 100 KB", 256, 100_000))

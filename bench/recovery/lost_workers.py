@@ -1,6 +1,6 @@
 """The matrix of lost workers: one is lost at a step of a task, another one ends it, the user goes on, then the first.
 
-    python -m bench.recovery.lost_workers [--runs 500] [--pairs toolkit-toolkit,own-own,...]
+    python -m bench.recovery.lost_workers [--runs 500] [--pairs toolkit/toolkit,sftp/own,...]
                            [--kinds transfer,deletion] [--losses WORKER_FROZEN,...] [--minutes N] [--seed 1]
 
 Each row has `runs` runs for each pair, each at a step that is drawn from all that a good run has. Prints each run that
@@ -32,7 +32,10 @@ from tests.faults.lost_workers import Loss, Outcome, losses_of, run_lost  # noqa
 from tests.faults.scenes import arena  # noqa: E402
 from tests.memory import folder_in_memory  # noqa: E402
 
-PAIRS = ("toolkit-toolkit", "own-own", "toolkit-own", "own-toolkit")
+PAIRS = (
+    *("toolkit/toolkit", "own/own", "toolkit/own", "own/toolkit", "vsftpd/vsftpd", "pure-ftpd/pure-ftpd"),
+    *("proftpd/proftpd", "sftp/sftp", "own/sftp", "sftp/own"),
+)
 
 
 @dataclass
@@ -83,7 +86,7 @@ async def measure(root: Path, arguments: argparse.Namespace, until: float) -> li
     chosen = random.Random(arguments.seed)
     for kind, pair in product(arguments.kinds.split(","), arguments.pairs.split(",")):
         delete = kind == "deletion"
-        source, destination = pair.split("-")
+        source, destination = pair.split("/")
         if delete and source != destination:
             continue
         with arena(Path(tempfile.mkdtemp(dir=root)), source, destination) as place:

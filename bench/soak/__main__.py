@@ -1,10 +1,11 @@
 """A whole instance moves random trees under random faults; every hash and every counter is compared.
 
-    python -m bench.soak [--tasks 500] [--minutes N] [--seed S] [--at-once 6] [--kinds toolkit,own]
+    python -m bench.soak [--tasks 500] [--minutes N] [--seed S] [--at-once 6] [--kinds toolkit,own,...]
 
-Endpoints of both kinds of servers stand behind proxies that refuse, cut, delay, falsify and fall silent at random;
-servers, workers, Redis and the database are killed. Faults stop when the last task has been submitted and its time has
-come to end. Prints each task that is not as it should be, then the summary.
+Endpoints of all kinds stand behind proxies that refuse, cut, delay, falsify and fall silent at random; servers, agents
+and workers are killed, or stand still for longer than a lease; Redis and the database are killed. Faults stop when the
+last task has been submitted and its time has come to end. Prints each task that is not as it should be, then the
+summary.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import time
 import urllib.error
 from collections import Counter
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -27,13 +29,15 @@ import psycopg2
 from bench.instance import Api, instance
 from bench.place import workplace
 from bench.soak.books import audit, compare, has_event
-from bench.soak.fault_injection import FaultChooser, Site, storm
+from bench.soak.fault_injection import FaultChooser, Site, make_site, storm
 from bench.soak.trees import Found, look_at, make_tree
 from bench.table import machine
 from transferapi.tasks.options import NOT_YET
 
 T = TypeVar("T")
 
+#: The kinds of endpoints.
+ALL = ("toolkit", "own", "sftp", "vsftpd", "proftpd", "share", "agent")
 #: Seconds for one task, whatever happens to it.
 TIMEOUT = 900.0
 #: The event of a task whose destination would not set a modification time: the file counts all the same.
@@ -74,7 +78,7 @@ class Soak:
     async def one(self, name: str) -> None:
         source, destination = self.dice.sample(self.sites, 2)
         here, there = source.folder / name, destination.folder / f"{name}-copy"
-        clear_text = "toolkit" in (source.kind, destination.kind)
+        clear_text = bool({"toolkit", "vsftpd", "proftpd"} & {source.kind, destination.kind})
         await asyncio.to_thread(make_tree, here, self.dice, ascii_only=clear_text)
         for path in (here, *here.rglob("*")):
             path.chmod(0o755 if path.is_dir() else 0o644)
@@ -168,7 +172,8 @@ async def run(api: Api, root: Path, arguments: argparse.Namespace) -> None:
     fault_injection = FaultChooser(random.Random(arguments.seed), silences=max(1, arguments.tasks // 25))
     kinds = arguments.kinds.split(",")
     sites = [
-        Site(f"{kind}{number}", kind, root, fault_injection, data=number == 1) for kind in kinds for number in (1, 2)
+        make_site(f"{kind}{number}", kind, root, fault_injection, data=number == 1)
+        for kind, number in product(kinds, (1, 2))
     ]
     for site in sites:
         await site.open(api)
@@ -210,7 +215,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=random.randrange(10**6))
     parser.add_argument("--at-once", type=int, default=6)
     parser.add_argument("--between", type=float, default=3.0, help="seconds between two kills, in the mean")
-    parser.add_argument("--kinds", default="toolkit,own")
+    parser.add_argument("--kinds", default=",".join(ALL))
     arguments = parser.parse_args()
     with workplace() as root, instance() as api:
         asyncio.run(run(api, root, arguments))

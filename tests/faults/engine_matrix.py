@@ -10,7 +10,6 @@ import asyncio
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import datetime, timedelta
 from unittest.mock import patch
 
 from endpoints.gridftp.client import GridFTPSession
@@ -20,7 +19,8 @@ from endpoints.gridftp.third_party.lane import ThirdPartyLane
 from endpoints.gridftp.wire.fence import Fence
 from endpoints.sessions.remote import RemoteSession
 from tests.engine_fakes import MemoryCredentials, MemoryStore
-from tests.engine_fakes.clock import EPOCH
+from tests.engine_fakes.clock import FastClock
+from tests.engine_fakes.pool import end_pool
 from tests.faults.lane_matrix import Case, Trouble, Verdict
 from tests.faults.scenes import SCENES, Arena
 from tests.faults.stations import Station
@@ -32,24 +32,12 @@ from workers.session_factory import RealSessions
 from workers.sessions.pool import SessionKey, SessionPool
 from workers.sessions.server_addresses import Place, ServersBySide
 
-#: Seconds of the task in one of ours: backoff is not what is tried here.
-FASTER = 25.0
 #: Seconds, ours, for a whole task, whatever happens.
 HANG = 60.0
 STALL = 1.0
 #: Tries of a file that can never be moved before the user gives up and cancels.
 ENOUGH = 3
 SLICES = 30
-
-
-class FastClock:
-    """The engine's clock, `FASTER` than ours."""
-
-    def now(self) -> datetime:
-        return EPOCH + timedelta(seconds=FASTER * asyncio.get_running_loop().time())
-
-    async def sleep(self, seconds: float) -> None:
-        await asyncio.sleep(seconds / FASTER)
 
 
 class MortalPool(SessionPool):
@@ -61,8 +49,8 @@ class MortalPool(SessionPool):
 
     async def take(self, door: SessionKey, fence: Fence) -> RemoteSession:
         session = await super().take(door, fence)
-        assert isinstance(session, GridFTPSession)
-        self.all.append(session)
+        if isinstance(session, GridFTPSession):
+            self.all.append(session)
         return session
 
     def die(self) -> None:
@@ -70,17 +58,6 @@ class MortalPool(SessionPool):
             session.connection.listener = None
             if session.connection._transport:
                 session.connection._transport.abort()
-
-
-async def end_pool(pool: SessionPool) -> None:
-    """End a worker's sessions after a slice, which has given all of them back. asyncssh takes several turns for it."""
-    for _ in range(20):
-        await asyncio.sleep(0)
-    _, in_use = pool.counts()
-    pool.forget("")
-    for _ in range(20):
-        await asyncio.sleep(0)
-    assert not in_use, f"{in_use} sessions are still in use after the slice"
 
 
 @contextmanager

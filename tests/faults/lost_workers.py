@@ -21,9 +21,12 @@ from typing import Any
 from uuid import UUID
 
 from endpoints.gridftp.faults import Side
+from endpoints.gridftp.login import Login
 from endpoints.gridftp.wire.fence import Fence
 from tests.engine_fakes import MemoryCredentials, MemoryLease, MemoryStore
-from tests.faults.engine_matrix import FastClock, MortalPool, end_pool, impatient
+from tests.engine_fakes.clock import FastClock
+from tests.engine_fakes.pool import end_pool
+from tests.faults.engine_matrix import MortalPool, impatient
 from tests.faults.scenes import Arena
 from tests.faults.stations import Station
 from tests.fences import LASTS, open_fence
@@ -34,7 +37,7 @@ from transferapi.tasks.records import TaskEndpoint, TaskSpec
 from workers.engine.ports import TaskStore
 from workers.engine.slice import run_slice
 from workers.session_factory import RealSessions
-from workers.sessions.pool import SessionPool
+from workers.sessions.pool import Address, SessionKey, SessionPool
 from workers.sessions.server_addresses import Place, ServersBySide
 
 #: Seconds, ours, for a whole run, whatever happens.
@@ -207,6 +210,8 @@ class _FirstWorker:
 
     def _end(self) -> None:
         self.pool.die()
+        for transport in list(self._loop._transports.values()):  # type: ignore[attr-defined]
+            transport.abort()
         if self._slice:
             self._slice.cancel()
 
@@ -297,7 +302,7 @@ class _Run:
                     station.freeze(port)
             struck.set()
 
-        proxy = MisbehavingProxy(station.port, plan, strike)
+        proxy = MisbehavingProxy(station.port, plan, strike, opaque=station.opaque)
         return proxy
 
     async def lose(self, first: _FirstWorker, lease: _CutLease, proxies: Mapping[Side, MisbehavingProxy]) -> None:
@@ -359,8 +364,23 @@ class _Run:
         self, spec: TaskSpec, lease: TaskStore, ports: Mapping[Side, int], pool: SessionPool, fence: Fence
     ) -> None:
         places = ServersBySide({side: [Place("127.0.0.1", port)] for side, port in ports.items()})
+
+        def session_key(side: Side, address: Address, place: Place) -> SessionKey:
+            login = self.stations[side].login
+
+            async def log_in() -> Login:
+                return login
+
+            return SessionKey(address, login.key, log_in)
+
         sessions = RealSessions(
-            spec, places, pool, fence, resolve=lambda host, _: [host], accept_address=lambda _: True
+            spec,
+            places,
+            pool,
+            fence,
+            session_key=session_key,
+            resolve=lambda host, _: [host],
+            accept_address=lambda _: True,
         )
         await run_slice(
             spec,

@@ -1,22 +1,31 @@
-"""Servers of both kinds whose processes can be killed, stopped and counted while they serve."""
+"""Servers of several kinds whose processes can be killed, stopped and counted while they serve."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import os
+import secrets
 import signal
 import subprocess
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
 
 from deploy.stack.child import spawn, stop
 from deploy.stack.free_ports import free_port
 from deploy.stack.places import drop_to
+from endpoints.gridftp.login import ANONYMOUS, Login
+from endpoints.ssh.connection import SshAccount
+from endpoints.ssh.keys import parse_ssh_key
+from endpoints.ssh.sftp.login import SftpLogin
+from tests.gridftp.ftp_servers import FtpServer
+from tests.gridftp.ssh_grid import key_pair
+from tests.gridftp.sshd import SshServer
 from tests.gridftp.toolkit import ToolkitServer, unprivileged_account
-from tests.waiting import children_of, is_alive
+from tests.waiting import children_of, descendants_of, is_alive
 
 #: Seconds for the sessions of clients that are gone to end.
 TIMEOUT = 2.0
@@ -28,6 +37,8 @@ class Station(ABC):
 
     #: One process has all clients: where it stands still, nobody is served.
     serves_all = False
+    #: Its dialogue is encrypted: a step is a piece of it that arrives at once.
+    opaque = False
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -36,6 +47,10 @@ class Station(ABC):
     @property
     @abstractmethod
     def port(self) -> int: ...
+
+    @property
+    def login(self) -> Login:
+        return ANONYMOUS
 
     @abstractmethod
     def path(self, path: Path) -> bytes:
@@ -166,7 +181,125 @@ class OwnStation(Station):
             self._process = None
 
 
-KINDS: dict[str, type[Station]] = {"toolkit": ToolkitStation, "own": OwnStation}
+class FtpStation(Station):
+    """A plain FTP server, with a process or two for each client."""
+
+    name = "vsftpd"
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self._server = FtpServer(self.name, root / f"server-{secrets.token_hex(4)}")
+        self._server.data = root
+
+    @property
+    def port(self) -> int:
+        return self._server.port
+
+    @property
+    def login(self) -> Login:
+        return self._server.login
+
+    def path(self, path: Path) -> bytes:
+        return os.fsencode(self._server.path(path))
+
+    def processes(self, client_port: int) -> list[int]:
+        assert self._server.process
+        return _serving(self._server.process.pid, self.port, client_port)
+
+    def sessions(self) -> int:
+        assert self._server.process
+        return sum(map(is_alive, descendants_of(self._server.process.pid)))
+
+    async def start(self) -> None:
+        if self._server.process is None:
+            self._server.folder.mkdir(exist_ok=True)
+            await asyncio.to_thread(self._server.__enter__)
+
+    def end(self) -> None:
+        if self._server.process:
+            for pid in list(descendants_of(self._server.process.pid)):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            self._server.__exit__()
+            self._server.process = None
+
+
+class ProftpdStation(FtpStation):
+    name = "proftpd"
+
+
+class PureFtpdStation(FtpStation):
+    """It shows `root` only."""
+
+    name = "pure-ftpd"
+
+
+class SftpStation(Station):
+    """OpenSSH's, with two processes or more for each client."""
+
+    opaque = True
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self._folder = root / f"server-{secrets.token_hex(4)}"
+        self._folder.mkdir(mode=0o711)
+        self._key = key_pair(self._folder)
+        self._server = SshServer(self._folder, sftp_only=True, host_keys=("ed25519",))
+
+    @property
+    def port(self) -> int:
+        return self._server.port
+
+    @property
+    def username(self) -> str:
+        return self._server.username
+
+    @property
+    def private_key(self) -> str:
+        return self._key.read_text()
+
+    @cached_property
+    def fingerprint(self) -> str:
+        return self._server.fingerprint()
+
+    @cached_property
+    def login(self) -> Login:
+        return SftpLogin(SshAccount(self.username, parse_ssh_key(self.private_key).pem, self.fingerprint))
+
+    def path(self, path: Path) -> bytes:
+        return os.fsencode(path)
+
+    def processes(self, client_port: int) -> list[int]:
+        assert self._server.process
+        return _serving(self._server.process.pid, self.port, client_port)
+
+    def sessions(self) -> int:
+        return sum(map(is_alive, self._server.sessions()))
+
+    async def start(self) -> None:
+        if self._server.process is None:
+            self._server.authorize(self._key)
+            await asyncio.to_thread(self._server.start)
+
+    def end(self) -> None:
+        self._server.stop()
+
+
+KINDS: dict[str, type[Station]] = {
+    "toolkit": ToolkitStation,
+    "own": OwnStation,
+    "vsftpd": FtpStation,
+    "proftpd": ProftpdStation,
+    "pure-ftpd": PureFtpdStation,
+    "sftp": SftpStation,
+}
+
+
+def _serving(main: int, port: int, client_port: int) -> list[int]:
+    """The processes below `main` that have the socket of this connection, and theirs."""
+    inode = _inode(port, client_port)
+    ours = [pid for pid in descendants_of(main) if inode and inode in _sockets(pid)]
+    return list(dict.fromkeys([*ours, *(below for pid in ours for below in descendants_of(pid))]))
 
 
 async def _answers(port: int) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from endpoints.gridftp.faults import FaultError, Side
-from tests.faults.engine_matrix import end_pool
+from tests.engine_fakes.pool import end_pool
 from tests.faults.scenes import Arena, arena
 from tests.fences import open_fence
 from tests.gridftp.ssh_grid import until

@@ -12,18 +12,23 @@ import pytest
 
 from tests.faults.lost_workers import Loss, Outcome, losses_of, run_lost
 from tests.faults.scenes import Arena, arena
+from tests.gridftp.ftp_servers import NEEDS_FTP_SERVERS
 from tests.gridftp.proxy import Step, Watch
+from tests.gridftp.ssh_grid import NEEDS_SSHD
 
 pytestmark = pytest.mark.toolkit
 
 PAIRS = [("own", "own"), ("toolkit", "toolkit"), ("toolkit", "own"), ("own", "toolkit")]
+#: Servers of others without GridFTP, for which fewer runs must do here.
+OTHERS = [("pure-ftpd", "vsftpd"), ("proftpd", "sftp"), ("sftp", "own")]
 #: Runs of each row here.
 FEW = 6
+FEW_OF_OTHERS = 2
 
 
-def few(steps: Sequence[tuple[bool, Step]]) -> Sequence[tuple[bool, Step]]:
-    """Steps from all of a good run."""
-    return steps[:: -(-len(steps) // FEW)]
+def some(steps: Sequence[tuple[bool, Step]], count: int) -> Sequence[tuple[bool, Step]]:
+    """Steps from all of a good run, without its very first."""
+    return steps[len(steps) // (2 * count) :: -(-len(steps) // count)]
 
 
 def judge_books(outcomes: Sequence[Outcome]) -> None:
@@ -35,9 +40,9 @@ def judge(outcomes: Sequence[Outcome]) -> None:
     assert any(one.came_true for one in outcomes), "a step must be reached, or the test tests nothing"
 
 
-async def row(place: Arena, loss: Loss, *, delete: bool) -> None:
+async def row(place: Arena, loss: Loss, *, delete: bool, runs: int = FEW) -> None:
     good = await run_lost(place, delete=delete)
-    judge([await run_lost(place, loss, at, delete=delete) for at in few(good.steps)])
+    judge([await run_lost(place, loss, at, delete=delete) for at in some(good.steps, runs)])
     judge_books([good])
     assert not good.litter
 
@@ -56,6 +61,32 @@ async def test_a_transfer_ends_with_whole_files_and_touches_none_of_the_users_af
 async def test_a_deletion_removes_all_and_nothing_that_came_afterwards(root: Path, server: str, loss: Loss) -> None:
     with arena(root, server, server) as place:
         await row(place, loss, delete=True)
+
+
+@NEEDS_SSHD
+@NEEDS_FTP_SERVERS
+@pytest.mark.parametrize("loss", losses_of(delete=False))
+@pytest.mark.parametrize(("source", "destination"), OTHERS)
+async def test_so_it_is_with_servers_of_others(root: Path, source: str, destination: str, loss: Loss) -> None:
+    with arena(root, source, destination) as place:
+        await row(place, loss, delete=False, runs=FEW_OF_OTHERS)
+
+
+@NEEDS_SSHD
+@NEEDS_FTP_SERVERS
+@pytest.mark.parametrize("loss", losses_of(delete=True))
+@pytest.mark.parametrize("server", ["proftpd", "sftp"])
+async def test_so_it_is_with_deletions_by_servers_of_others(root: Path, server: str, loss: Loss) -> None:
+    with arena(root, server, server) as place:
+        await row(place, loss, delete=True, runs=FEW_OF_OTHERS)
+
+
+@NEEDS_FTP_SERVERS
+async def test_an_empty_file_that_has_grown_before_it_is_sent_has_its_new_size(root: Path) -> None:
+    """A plain FTP server reports no octets, so the sizes are compared after it was sent."""
+    with arena(root, "pure-ftpd", "vsftpd") as place:
+        for step in (Step(Watch.COMMANDS, "RETR", 0), Step(Watch.COMMANDS, "STOR", 3)):
+            judge([await run_lost(place, Loss.SOURCE_LONGER, (step.verb == "RETR", step))])
 
 
 async def test_without_its_fence_a_worker_that_stood_still_deletes_what_came_afterwards(root: Path) -> None:

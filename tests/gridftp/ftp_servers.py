@@ -23,7 +23,7 @@ import pytest
 from deploy.stack.child import spawn, stop, wait_ready
 from deploy.stack.free_ports import free_port
 from endpoints.gridftp.login import ANONYMOUS, Login, PasswordLogin
-from tests.gridftp.streamed_tasks import End
+from tests.gridftp.ends import End
 from tests.gridftp.toolkit import hand_over, unprivileged_account
 from transferapi.config import CHECKOUT
 

@@ -14,8 +14,8 @@ import asyncssh
 from endpoints.ssh.connection import SshAccount
 from endpoints.ssh.keys import fingerprint_of, parse_ssh_key
 from endpoints.ssh.sftp.login import SftpLogin
+from tests.gridftp.ends import End
 from tests.gridftp.ssh_grid import key_pair
-from tests.gridftp.streamed_tasks import End
 
 
 class LyingSftp(asyncssh.SFTPServer):

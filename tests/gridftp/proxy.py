@@ -25,6 +25,8 @@ from tests.gridftp.data_proxy import DataProxy
 LATE = 0.15
 #: No server knows it: sent in place of a command, it makes the server's own refusal come where it belongs.
 UNKNOWN = b"XFAULT\r\n"
+#: Octets of one step, at most, of a dialogue that is not understood.
+CHUNK = 65536
 _HOST_PORT = re.compile(rb"\d+(?:,\d+){5}")
 
 
@@ -92,6 +94,7 @@ class MisbehavingProxy:
     hook: what Deed.CALL calls, with the port that the server sees as its client's; the line waits for what it awaits.
     data: where data connections are led through (mode E and S with PORT over IPv4).
     passive_port: named by each 227 and 229 in place of the server's own port; 0: none.
+    opaque: it understands nothing, as for ssh: what arrives at once is one step, with the verb CHUNK.
     """
 
     def __init__(
@@ -101,8 +104,10 @@ class MisbehavingProxy:
         hook: Callable[[int], object] = lambda _: None,
         data: DataProxy | None = None,
         passive_port: int = 0,
+        opaque: bool = False,
     ) -> None:
         self.target = target_port
+        self.opaque = opaque
         self.passive_port = passive_port
         self.plan = plan
         self.hook = hook
@@ -172,8 +177,12 @@ class MisbehavingProxy:
         self._conversations.add(conversation)
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(conversation.commands(reader))
-                group.create_task(conversation.replies(upstream))
+                if self.opaque:
+                    group.create_task(conversation.chunks(Watch.COMMANDS, reader, to_server))
+                    group.create_task(conversation.chunks(Watch.REPLIES, upstream, writer))
+                else:
+                    group.create_task(conversation.commands(reader))
+                    group.create_task(conversation.replies(upstream))
         except* (OSError, _EndError):
             pass
         finally:
@@ -231,6 +240,14 @@ class _Conversation:
             if code in (227, 229) and self.proxy.passive_port:
                 reply = _HOST_PORT.sub(format_host_port("127.0.0.1", self.proxy.passive_port), reply)
             await self._pass(self.client, reply)
+        raise _EndError
+
+    async def chunks(self, watch: Watch, reader: asyncio.StreamReader, onward: asyncio.StreamWriter) -> None:
+        while chunk := await reader.read(CHUNK):
+            step = Step(watch, "CHUNK", self.proxy.next(f"CHUNK {watch}"))
+            if deed := self.proxy.deed_at(step):
+                await self._misbehave(deed, chunk, onward)
+            await self._pass(onward, chunk)
         raise _EndError
 
     async def _pass(self, writer: asyncio.StreamWriter, line: bytes) -> None:

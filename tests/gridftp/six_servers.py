@@ -12,11 +12,11 @@ from endpoints.gridftp.server import GridFtpServer
 from endpoints.ssh.connection import SshAccount
 from endpoints.ssh.keys import parse_ssh_key
 from endpoints.ssh.sftp.login import SftpLogin
+from tests.gridftp.ends import End
 from tests.gridftp.ftp_servers import NAMES as FTP_NAMES
 from tests.gridftp.ftp_servers import FtpServer
 from tests.gridftp.ssh_grid import key_pair
 from tests.gridftp.sshd import SshServer
-from tests.gridftp.streamed_tasks import End
 from tests.gridftp.toolkit import ToolkitServer, hand_over
 
 NAMES = ("toolkit", "ours", "sftp", *FTP_NAMES)

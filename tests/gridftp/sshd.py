@@ -15,13 +15,14 @@ import signal
 import socket
 import subprocess
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from deploy.endpoint.toolkit import server_program
 from deploy.stack.child import spawn, stop, wait_ready
 from deploy.stack.errors import StartError
 from deploy.stack.free_ports import free_port
+from tests.waiting import descendants_of
 
 from .toolkit import LOOPBACK, PORT_TRIES, START_SECONDS, hand_over, unprivileged_account
 
@@ -205,7 +206,7 @@ class SshServer:
 
     def sessions(self) -> list[int]:
         """The pids of its sessions, with all processes that they have started."""
-        return list(_descendants(self.process.pid)) if self.process else []
+        return list(descendants_of(self.process.pid)) if self.process else []
 
     def kill_sessions(self) -> None:
         """Kill all sessions, as a power failure would. New ones may begin."""
@@ -226,14 +227,3 @@ class SshServer:
 
     def __exit__(self, *exc: object) -> None:
         self.stop()
-
-
-def _descendants(number: int) -> Iterator[int]:
-    """The children of a process, their children, and so on (proc(5), /proc/PID/task/TID/children)."""
-    try:
-        children = Path(f"/proc/{number}/task/{number}/children").read_text().split()
-    except OSError:
-        return
-    for child in map(int, children):
-        yield child
-        yield from _descendants(child)

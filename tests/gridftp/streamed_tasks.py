@@ -9,10 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from endpoints.gridftp.faults import Side
-from endpoints.gridftp.login import ANONYMOUS, Login
+from endpoints.gridftp.login import Login
 from tests.engine_fakes import MemoryCredentials, MemoryStore
-from tests.faults.engine_matrix import FastClock, end_pool
+from tests.engine_fakes.clock import FastClock
+from tests.engine_fakes.pool import end_pool
 from tests.fences import open_fence
+from tests.gridftp.ends import End
 from tests.gridftp.ssh_grid import until
 from transferapi.tasks.records import TaskEndpoint, TaskSpec
 from workers.engine.ports import Clock
@@ -24,15 +26,6 @@ from workers.streaming.host import StreamingHost
 
 #: Seconds for a whole task, ours.
 HANG = 60.0
-
-
-@dataclass(frozen=True)
-class End:
-    """A server, and how one logs in there. host: its address."""
-
-    port: int
-    login: Login = ANONYMOUS
-    host: str = "127.0.0.1"
 
 
 @dataclass

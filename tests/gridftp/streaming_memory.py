@@ -23,7 +23,8 @@ django.setup()
 from endpoints.ssh.connection import SshAccount  # noqa: E402
 from endpoints.ssh.keys import parse_ssh_key  # noqa: E402
 from endpoints.ssh.sftp.login import SftpLogin  # noqa: E402
-from tests.gridftp.streamed_tasks import End, StreamedTask  # noqa: E402
+from tests.gridftp.ends import End  # noqa: E402
+from tests.gridftp.streamed_tasks import StreamedTask  # noqa: E402
 
 STATUS, RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 

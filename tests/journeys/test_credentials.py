@@ -71,12 +71,6 @@ class Carol(Api):
         document = {"DATA_TYPE": "endpoint", "name": name, "display_name": name, "DATA": [address], **more}
         return str(self.call("POST", "/endpoint", document)["id"])
 
-    def activate(self, endpoint: str, form: str, **values: object) -> dict[str, Any]:
-        rows = [{"type": form, "name": name, "value": value} for name, value in values.items()]
-        document = {"DATA_TYPE": "activation_requirements", "DATA": rows}
-        answer: dict[str, Any] = self.call("POST", f"/endpoint/{endpoint}/activate", document)
-        return answer
-
     def push_proxy(self, endpoint: str, identity: CertificateFiles, *, seconds: float = 3600) -> None:
         """Activate with a new proxy of this identity."""
         proxy = make_proxy(credential_of(identity), lifetime=timedelta(seconds=seconds), now=datetime.now(UTC))

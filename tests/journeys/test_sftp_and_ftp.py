@@ -38,12 +38,6 @@ def register(service: Api, scheme: str, port: int, subject: str = "") -> str:
     return str(service.call("POST", "/endpoint", document)["id"])
 
 
-def activate(service: Api, endpoint: str, form: str, **values: str) -> None:
-    rows = [{"type": form, "name": name, "value": value} for name, value in values.items()]
-    document = {"DATA_TYPE": "activation_requirements", "DATA": rows}
-    assert service.call("POST", f"/endpoint/{endpoint}/activate", document)["code"].startswith("Activated.")
-
-
 @pytest.fixture
 def sftp(service: Api, workspace: Path) -> Iterator[Place]:
     """An account with SFTP only, its key in the vault."""
@@ -55,7 +49,9 @@ def sftp(service: Api, workspace: Path) -> Iterator[Place]:
     with SshServer(home, sftp_only=True) as server:
         server.authorize(key)
         endpoint = register(service, "sftp", server.port, server.fingerprint())
-        activate(service, endpoint, "ssh_key", username=server.username, private_key=key.read_text())
+        assert service.activate(endpoint, "ssh_key", username=server.username, private_key=key.read_text())[
+            "code"
+        ].startswith("Activated.")
         data = folder / "data"
         data.mkdir()
         yield Place(endpoint, data, lambda path: f"{data}/{path}")
@@ -70,7 +66,9 @@ def make_ftp(service: Api, workspace: Path) -> Iterator[Callable[[str], Place]]:
         running.append(server)
         endpoint = register(service, "ftp", server.port)
         if name != "vsftpd":
-            activate(service, endpoint, "password", username=USER, password=PASSWORD)
+            assert service.activate(endpoint, "password", username=USER, password=PASSWORD)["code"].startswith(
+                "Activated."
+            )
         prefix = server.path(server.data).rstrip("/.")
         return Place(endpoint, server.data, lambda path: f"{prefix}/{path}", server.give)
 

@@ -14,7 +14,7 @@ from bench.instance import Api
 from tests.gridftp.ssh_grid import NEEDS_SSHD, key_pair, only
 from tests.gridftp.sshd import SshServer
 from tests.journeys.conftest import Site
-from tests.journeys.test_sftp_and_ftp import Place, activate, register, round_trip
+from tests.journeys.test_sftp_and_ftp import Place, register, round_trip
 
 pytestmark = [pytest.mark.toolkit, NEEDS_SSHD]
 MakeSite = Callable[..., Site]
@@ -50,7 +50,9 @@ def account(service: Api, workspace: Path) -> Iterator[MakeAccount]:
             if kind == "no python3":
                 only(server)
             endpoint = register(service, "ssh", server.port)
-            activate(service, endpoint, "ssh_key", username=server.username, private_key=key.read_text())
+            assert service.activate(endpoint, "ssh_key", username=server.username, private_key=key.read_text())[
+                "code"
+            ].startswith("Activated.")
             return Place(endpoint, folder / "data", lambda path: f"{folder}/data/{path}")
 
         yield make

@@ -275,7 +275,7 @@ class ListeningSourcePair(PairBase[_File]):
 
     def _settle(self, file: _File) -> None:
         self._files.remove(file)
-        self._events.append(FileSettled(file.transfer.tag, file.received.total))
+        self._events.append(FileSettled(file.transfer.tag, self._received(file)))
 
     def _give_back(self, file: _File) -> None:
         assert file.outcome is not None

@@ -282,8 +282,8 @@ class ThirdPartyPair(PairBase[Slot]):
                 self._ask_to_rename(slot)
 
     def _count(self, slot: Slot) -> int | None:
-        """Octets received; None between several data nodes, which omit some of their markers when the file ends."""
-        return slot.received.total if len(self._addresses) == 1 else None
+        """Octets received, as far as known: several data nodes omit some of their markers when the file ends."""
+        return self._received(slot) if len(self._addresses) == 1 else None
 
     def _renamed(self, slot: Slot, reply: Reply) -> None:
         assert self._renaming[0] is slot

@@ -123,6 +123,10 @@ class PairBase(ABC, Generic[S]):
         if self._surely_own(slot) and (on_disk := slot.on_disk()):
             self._events.append(FileProgress(slot.transfer.tag, on_disk))
 
+    def _received(self, slot: S) -> int | None:
+        """Octets that the destination's markers name; None where it sends none, as in MODE S: 0 says nothing there."""
+        return None if self.stream_mode and not slot.received else slot.received.total
+
     def _prepared(self, side: Side, step: object, reply: Reply) -> None:
         """The answer to a command that prepares others."""
         match step:

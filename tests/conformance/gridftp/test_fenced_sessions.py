@@ -33,7 +33,7 @@ from endpoints.ssh.keys import parse_ssh_key
 from endpoints.ssh.sftp.login import SftpLogin
 from endpoints.ssh.sshftp_login import SshLogin
 from tests.conformance.gridftp.test_ftp_tls import certificate, key_of
-from tests.faults.engine_matrix import end_pool
+from tests.engine_fakes.pool import end_pool
 from tests.gridftp.authority import Authority
 from tests.gridftp.ftp_servers import NEEDS_FTP_SERVERS, PASSWORD, USER, FtpServer
 from tests.gridftp.grid import login_of

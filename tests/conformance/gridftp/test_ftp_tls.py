@@ -26,8 +26,9 @@ from endpoints.gridftp.streams.data_stream import DataStream
 from endpoints.registry import ServerSpec
 from identity.models import User
 from tests.conformance.tasks.test_plain_ftp import VERIFIED, check, fill, paths
+from tests.gridftp.ends import End
 from tests.gridftp.ftp_servers import NEEDS_FTP_SERVERS, PASSWORD, USER, FtpServer
-from tests.gridftp.streamed_tasks import End, StreamedTask
+from tests.gridftp.streamed_tasks import StreamedTask
 
 SERVERS = ("vsftpd", "pure-ftpd")
 pytestmark = NEEDS_FTP_SERVERS

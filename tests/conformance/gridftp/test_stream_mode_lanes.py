@@ -16,8 +16,9 @@ from endpoints.gridftp.faults import Kind
 from endpoints.gridftp.third_party.growth import UNWATCHED, GrowthWatch
 from endpoints.gridftp.third_party.lane import ThirdPartyLane
 from endpoints.gridftp.third_party.slots import FileEvent, FileRefused, FileSettled, Transfer
+from tests.gridftp.ends import End
 from tests.gridftp.small_ftp import SmallFtp
-from tests.gridftp.streamed_tasks import End, StreamedTask
+from tests.gridftp.streamed_tasks import StreamedTask
 from workers import session_factory
 
 #: Stands for the 90 s of the product.

@@ -20,9 +20,10 @@ from endpoints.ssh.accounts import account_login
 from endpoints.ssh.accounts.account_login import AccountLogin
 from endpoints.ssh.connection import JumpHost, SshAccount
 from endpoints.ssh.keys import parse_ssh_key
+from tests.gridftp.ends import End
 from tests.gridftp.ssh_grid import NEEDS_SSHD, key_pair
 from tests.gridftp.sshd import SshServer
-from tests.gridftp.streamed_tasks import End, StreamedTask, tree
+from tests.gridftp.streamed_tasks import StreamedTask, tree
 from tests.gridftp.toolkit import ToolkitServer, hand_over
 from workers.agents.reach import ACCOUNT_REACH_SECONDS, ReachOfAccounts
 from workers.sessions.pool import DIRECT, Address

@@ -9,7 +9,7 @@ from typing import TypeVar
 from django.db import connection
 from django.db.models import Q
 
-from tests.faults.engine_matrix import end_pool
+from tests.engine_fakes.pool import end_pool
 from transferapi.tasks.models import Event, File, Task
 from transferapi.tasks.worker import leases
 from workers import slice_preparation

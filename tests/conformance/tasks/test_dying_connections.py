@@ -8,8 +8,9 @@ import time
 from pathlib import Path
 
 from endpoints.gridftp.server import GridFtpServer
+from tests.gridftp.ends import End
 from tests.gridftp.small_ftp import FtpSession, SmallFtp
-from tests.gridftp.streamed_tasks import End, StreamedTask
+from tests.gridftp.streamed_tasks import StreamedTask
 
 #: Much less than what is never trusted of a file without an answer (16 MiB).
 PIECE = 1_000_000

@@ -12,9 +12,10 @@ import pytest
 
 from endpoints.gridftp.login import PasswordLogin
 from endpoints.gridftp.server import GridFtpServer
+from tests.gridftp.ends import End
 from tests.gridftp.ftp_servers import NEEDS_FTP_SERVERS, FtpServer
 from tests.gridftp.small_ftp import FtpSession, SmallFtp
-from tests.gridftp.streamed_tasks import End, StreamedTask, tree
+from tests.gridftp.streamed_tasks import StreamedTask, tree
 
 #: Two connections: one asks, and one moves files.
 LIMITS = {

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from endpoints.gridftp.server import GridFtpServer
+from tests.gridftp.ends import End
 from tests.gridftp.lying_sftp import LyingSftp, lying
-from tests.gridftp.streamed_tasks import End, StreamedTask
+from tests.gridftp.streamed_tasks import StreamedTask
 
 
 class CaseFolding(LyingSftp):

@@ -15,7 +15,7 @@ from endpoints.gridftp.facts import FACTS
 from endpoints.gridftp.faults import Side
 from endpoints.gridftp.server import GridFtpServer
 from tests.engine_fakes import MemoryCredentials, MemoryStore
-from tests.faults.engine_matrix import end_pool
+from tests.engine_fakes.pool import end_pool
 from tests.fences import open_fence
 from transferapi.tasks.records import TaskEndpoint, TaskSpec
 from workers.engine.credentials import Credentials

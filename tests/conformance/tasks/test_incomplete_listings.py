@@ -16,9 +16,10 @@ from endpoints.registry import ServerSpec
 from identity.models import User
 from tests.conformance.tasks.slices import run
 from tests.conformance.tasks.test_shares import _instance  # noqa: F401 (the fixture of the gate)
+from tests.gridftp.ends import End
 from tests.gridftp.ftp_servers import NEEDS_FTP_SERVERS, FtpServer
 from tests.gridftp.odd_ftp import OddFtp
-from tests.gridftp.streamed_tasks import End, StreamedTask, tree
+from tests.gridftp.streamed_tasks import StreamedTask, tree
 from tests.integration.cast import submit_delete
 from transferapi.tasks.models import Event
 

@@ -20,10 +20,11 @@ from endpoints.ssh.connection import SshAccount
 from endpoints.ssh.keys import parse_ssh_key
 from endpoints.ssh.sftp.login import SftpLogin
 from tests.engine_fakes.rows import State
+from tests.gridftp.ends import End
 from tests.gridftp.ftp_servers import NEEDS_FTP_SERVERS, FtpServer
 from tests.gridftp.ssh_grid import NEEDS_SSHD, key_pair
 from tests.gridftp.sshd import SshServer
-from tests.gridftp.streamed_tasks import End, StreamedTask
+from tests.gridftp.streamed_tasks import StreamedTask
 from tests.gridftp.toolkit import ToolkitServer, hand_over
 
 pytestmark = [NEEDS_FTP_SERVERS, NEEDS_SSHD]

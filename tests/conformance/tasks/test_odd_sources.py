@@ -13,10 +13,11 @@ import pytest
 
 from endpoints.gridftp.faults import Kind
 from endpoints.gridftp.server import GridFtpServer
+from tests.gridftp.ends import End
 from tests.gridftp.ftp_servers import NEEDS_FTP_SERVERS
 from tests.gridftp.six_servers import NAMES, Served, six_servers
 from tests.gridftp.ssh_grid import NEEDS_SSHD
-from tests.gridftp.streamed_tasks import End, StreamedTask, tree
+from tests.gridftp.streamed_tasks import StreamedTask, tree
 from workers.engine.retry import TRIES_OF_CHANGING
 
 pytestmark = [NEEDS_FTP_SERVERS, NEEDS_SSHD]

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from endpoints.gridftp.server import GridFtpServer
+from tests.gridftp.ends import End
 from tests.gridftp.ftp_servers import NAMES, NEEDS_FTP_SERVERS, FtpServer
-from tests.gridftp.streamed_tasks import End, StreamedTask, tree
+from tests.gridftp.streamed_tasks import StreamedTask, tree
 from workers.sessions.pool import DIRECT, Address
 
 pytestmark = NEEDS_FTP_SERVERS

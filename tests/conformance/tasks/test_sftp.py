@@ -14,9 +14,10 @@ from endpoints.gridftp.server import GridFtpServer
 from endpoints.ssh.connection import SshAccount
 from endpoints.ssh.keys import parse_ssh_key
 from endpoints.ssh.sftp.login import SftpLogin
+from tests.gridftp.ends import End
 from tests.gridftp.ssh_grid import NEEDS_SSHD, key_pair
 from tests.gridftp.sshd import SshServer
-from tests.gridftp.streamed_tasks import End, StreamedTask, tree
+from tests.gridftp.streamed_tasks import StreamedTask, tree
 from transferapi.config import CHECKOUT
 
 pytestmark = NEEDS_SSHD

@@ -18,9 +18,9 @@ from endpoints.ssh.keys import parse_ssh_key
 from endpoints.ssh.sftp import files
 from endpoints.ssh.sftp.login import SftpLogin
 from endpoints.ssh.sftp.session import SftpSession
+from tests.gridftp.ends import End
 from tests.gridftp.ssh_grid import NEEDS_SSHD, key_pair
 from tests.gridftp.sshd import SshServer
-from tests.gridftp.streamed_tasks import End
 
 pytestmark = NEEDS_SSHD
 #: A line that carries the file in more than twice the limit.

@@ -16,11 +16,12 @@ from endpoints.ssh.connection import SshAccount
 from endpoints.ssh.keys import parse_ssh_key
 from endpoints.ssh.sftp import files
 from endpoints.ssh.sftp.login import SftpLogin
+from tests.gridftp.ends import End
 from tests.gridftp.ftp_servers import NEEDS_FTP_SERVERS, FtpServer
 from tests.gridftp.lying_sftp import LyingSftp, full_disk, lying, never
 from tests.gridftp.ssh_grid import NEEDS_SSHD, key_pair
 from tests.gridftp.sshd import SshServer
-from tests.gridftp.streamed_tasks import End, StreamedTask, tree
+from tests.gridftp.streamed_tasks import StreamedTask, tree
 from workers.streaming.host import StreamingHost
 
 pytestmark = NEEDS_SSHD

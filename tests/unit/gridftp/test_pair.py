@@ -84,6 +84,8 @@ class Destination(Server):
         #: The one of the last PASV, or of a port of a relay.
         self.door = Data()
         self.renaming = b""
+        #: It sends range markers.
+        self.marks = True
 
     def pasv(self, _: bytes) -> list[bytes]:
         self.door.closed = True
@@ -115,7 +117,8 @@ class Destination(Server):
         if door.contents:
             self.disk[path] = door.contents.popleft()
             size = len(self.disk[path])
-            return [b"150 go\r\n", b"111 Range Marker 0-%d\r\n" % size, b"226 done\r\n"]
+            marker = b"111 Range Marker 0-%d\r\n" % size
+            return [b"150 go\r\n", *([marker] if self.marks else []), b"226 done\r\n"]
         return [b"150 go\r\n", b"500 an end-of-file was reached\r\n"] if door.closed else None
 
     def dele(self, path: bytes) -> list[bytes]:
@@ -206,6 +209,7 @@ class World:
             entrances=self.ports,
         )
         self.settled: list[bytes] = []
+        self.octets: list[int | None] = []
         self.refused: dict[bytes, Kind] = {}
         self.returned: deque[bytes] = deque()
         self.suspect: set[bytes] = set()
@@ -234,8 +238,9 @@ class World:
     def collect(self) -> None:
         for event in self.pair.take():
             match event:
-                case FileSettled(tag, _):
+                case FileSettled(tag, octets):
                     self.settled.append(tag)  # type: ignore[arg-type]
+                    self.octets.append(octets)
                 case FileRefused(tag, fault, _):
                     self.refused[tag] = fault.kind  # type: ignore[index]
                 case FileReturned(tag, suspect):
@@ -329,6 +334,19 @@ def test_a_connection_lost_at_any_step_settles_only_what_is_certain(
     world.feed(b"late")
     world.collect()
     assert world.returned[-1] == b"late"
+
+
+@pytest.mark.parametrize("temporary", [False, True])
+@pytest.mark.parametrize(("stream", "marks", "known"), [(True, False, False), (True, True, True), (False, True, True)])
+def test_a_server_without_markers_says_nothing_of_the_size(
+    stream: bool, marks: bool, known: bool, temporary: bool
+) -> None:
+    """0 octets would be believed of a file that was empty in the listing, and has grown since."""
+    world = World(set(), set(), stream_mode=stream)
+    world.destination.marks = marks
+    world.feed(b"f", **({"rename_to": b"/dst/t"} if temporary else {}))
+    world.run(lambda _: 0)
+    assert world.octets == [len(b"content of /src/f") if known else None]
 
 
 def test_a_renamed_file_is_settled_only_when_it_has_its_name() -> None:

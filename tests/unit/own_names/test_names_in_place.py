@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
+from endpoints.gridftp.facts import Entry
 from endpoints.gridftp.faults import FaultError, Kind, Side, make_fault
 from endpoints.gridftp.third_party.slots import FileEvent, FileRefused
 from tests.engine_fakes.lane import MemoryLane
 from tests.engine_fakes.rows import State
-from tests.engine_fakes.sessions import MemorySessions
+from tests.engine_fakes.sessions import MemorySession, MemorySessions
 from tests.engine_fakes.tree import MemoryTree
 from tests.unit.engine.world import World
 from transferapi.tasks.records import FileRow
@@ -129,7 +131,7 @@ async def test_a_server_that_renames_nothing_gets_files_under_their_real_names(c
 
 async def half_done() -> World:
     """A task whose worker was lost when files had arrived, and before the task ended."""
-    for steps in range(20, 1000):
+    for steps in range(20, 1000, 5):
         world = world_of(COUNT, there=COUNT)
         if not await world.killed_slice(steps):
             break
@@ -149,6 +151,25 @@ async def test_a_file_that_a_late_command_cuts_is_sent_again_before_the_task_suc
     assert await world.run() == "SUCCEEDED"
     assert world.destination.files("/dst") == world.source.files("/src")
     assert "CHANGED_AFTER_ARRIVAL" in world.store.codes()
+
+
+async def test_a_file_that_is_another_one_after_each_arrival_fails_and_names_why(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A server that converts what it stores, or that reports other sizes than it has."""
+    world = await half_done()
+    name = next(row.file.source_path for row in world.store.rows.values() if row.state is State.DONE)
+    stat = MemorySession.stat
+
+    async def odd(session: MemorySession, path: str) -> Entry:
+        entry = await stat(session, path)
+        return replace(entry, size=entry.size + 1) if path == name.replace("/src", "/dst") else entry
+
+    monkeypatch.setattr(MemorySession, "stat", odd)
+    assert await world.run() == "FAILED"
+    [failed] = [row for row in world.store.rows.values() if row.state is State.FAILED]
+    assert failed.file.source_path == name
+    assert world.store.codes().count("CHANGED_AFTER_ARRIVAL") <= 8
 
 
 async def test_without_a_lost_worker_nothing_is_looked_at_again() -> None:

@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from endpoints.gridftp.facts import Entry
-from endpoints.gridftp.faults import Fault, FaultError, Kind, Side
-from transferapi.tasks.records import SettledFile
+from endpoints.gridftp.faults import Fault, FaultError, Kind, Side, make_fault
+from transferapi.tasks.records import FaultedFile, FileRow, SettledFile, Settlement
 from workers.engine.control_sessions import UnreachableError
+from workers.engine.retry import Retry, unless_changing
 from workers.engine.work import SliceContext
 
 #: Files that are looked at together.
@@ -22,6 +23,7 @@ BATCH = 500
 CHANGED = "CHANGED_AFTER_ARRIVAL"
 #: Names that the event lists.
 MOST_NAMES = 20
+REPEATED = "the destination shows another size or checksum each time after the file has arrived"
 
 
 class SecondLook:
@@ -33,6 +35,8 @@ class SecondLook:
         self._done = not work.spec.suspect_up_to or work.spec.is_delete or work.spec.renames_all
         #: The id of the last file that was looked at.
         self._after = 0
+        #: Ids of the files that this slice has sent again.
+        self._again: set[int] = set()
 
     async def is_done(self) -> bool:
         """Look at all of them. False: some are sent again, or the destination cannot be asked now."""
@@ -87,4 +91,17 @@ class SecondLook:
         text = "Files that had arrived were changed by a late command of a lost worker: they are sent again."
         names = [one.file.destination_path for one in changed[:MOST_NAMES]]
         await self._work.store.event(CHANGED, text, {"files": len(changed), "paths": names})
+        await self._fault_repeated([one.file for one in changed if one.file.id in self._again])
+        self._again.update(one.file.id for one in changed)
         self._reopened()
+
+    async def _fault_repeated(self, files: Sequence[FileRow]) -> None:
+        """A late command changes a file once: one that is another one after each arrival has a fault of its own."""
+        changed = make_fault(Kind.FILE_SIZE_CHANGED, REPEATED, side=Side.DESTINATION)
+        faulted = []
+        for file in files:
+            fault = unless_changing(changed, file.attempts, file.last_fault)
+            decision = self._work.decide(fault, file.attempts)
+            faulted.append(FaultedFile(file, fault, decision.at if isinstance(decision, Retry) else None))
+        if faulted:
+            await self._work.store.write(Settlement(faulted=faulted))
