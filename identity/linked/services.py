@@ -225,12 +225,14 @@ def _update(row: LinkedIdentity, proven: Proven) -> None:
 def _fill(row: LinkedIdentity, proven: Proven) -> None:
     """The facts of the provider. A name that it has given to another person before is this person's from now on.
 
-    Not so a mail address, which people choose themselves: it stays with the person who had it first.
+    Not so a mail address, which people choose themselves, and a name that differs by its case only, which may be
+    another one at the provider: it stays with the person who had it first.
     """
     same_name = LinkedIdentity.objects.filter(provider=proven.provider, username__iexact=proven.username)
     former = list(same_name.select_related("user").exclude(subject=proven.subject))
-    _rename(row, _nameless(row, proven.username) if former and proven.name_is_address else proven.username)
-    for one in former if not proven.name_is_address else ():
+    stays = proven.name_is_address or any(one.username != proven.username for one in former)
+    _rename(row, _nameless(row, proven.username) if former and stays else proven.username)
+    for one in former if not stays else ():
         _rename(one, _nameless(one, one.username))
         LinkedIdentity.objects.filter(pk=one.pk).update(username=one.username)
     row.email, row.email_verified = proven.email, proven.email_verified

@@ -12,6 +12,8 @@ from transferapi.config import CHECKOUT
 REQUIREMENTS = 246
 _ROW = re.compile(r"^\| (?P<number>\d+\.\d+\.\d+) \| [12] \| (?P<what>[^|]+) \| (?P<covered>[^|]+) \|$")
 _NAMED = re.compile(r"`((?:tests|docs)/[^`]+|[A-Z]+\.md)`")
+#: Of the table of attacks: the surface, what was tried, what holds it.
+_ATTACK = re.compile(r"^\| (?P<surface>[^|]+) \| (?P<tried>[^|]+) \| (?P<covered>`tests/[^|]+|As built: [^|]+) \|$")
 _REASONS = ("Not ours: ", "As built: ", "Open: ")
 
 
@@ -22,15 +24,31 @@ def rows() -> dict[str, str]:
     return {row["number"]: row["covered"] for row in found}
 
 
+def attacks() -> list[str]:
+    text = (CHECKOUT / "docs" / "asvs.md").read_text()
+    lines = text.partition("## Attacks by surface")[2].splitlines()
+    return [row["covered"] for line in lines if (row := _ATTACK.match(line))]
+
+
 def test_every_requirement_has_a_row() -> None:
     assert len(rows()) == REQUIREMENTS
 
 
 @pytest.mark.parametrize(("number", "covered"), rows().items())
 def test_a_row_names_what_there_is_or_a_reason(number: str, covered: str) -> None:
-    named = _NAMED.findall(covered)
-    assert named or any(reason in covered for reason in _REASONS)
-    for one in named:
+    assert _NAMED.findall(covered) or any(reason in covered for reason in _REASONS)
+    assert_named_are_there(covered)
+
+
+def test_the_table_of_attacks_names_tests_that_there_are() -> None:
+    lines = (CHECKOUT / "docs" / "asvs.md").read_text().partition("## Attacks by surface")[2].splitlines()
+    assert len(attacks()) == sum(line.startswith("| ") for line in lines) - 1, "a row is not of the form of the others"
+    for covered in attacks():
+        assert_named_are_there(covered)
+
+
+def assert_named_are_there(covered: str) -> None:
+    for one in _NAMED.findall(covered):
         path, _, name = one.partition("::")
         text = (CHECKOUT / path).read_text()
         assert not path.startswith("tests/") or re.search(rf"^(?:async )?def {re.escape(name)}\(", text, re.MULTILINE)

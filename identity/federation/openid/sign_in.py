@@ -30,6 +30,8 @@ from . import github, id_tokens
 from .metadata import Metadata, metadata_of
 
 MAX_CODE, MAX_TOKEN, VERIFIER_LENGTH = 4096, 8192, 64
+#: Claims that people may choose themselves; the provider gives the others.
+_TYPED_IN = frozenset({"preferred_username", "email"})
 Kept = dict[str, Any]
 
 
@@ -144,6 +146,9 @@ def _with_userinfo(parts: Metadata, claims: dict[str, Any], tokens: Mapping[str,
     more = object_of(answer)
     if more.get("sub") != claims.get("sub"):
         raise ProofRefusedError("The provider reports two different people.")
+    # Whether an address is verified is said of the address beside it, and of no other one.
+    if "email" in claims:
+        more.pop("email_verified", None)
     return {**more, **claims}
 
 
@@ -162,13 +167,13 @@ def _proven(provider: Provider, claims: Mapping[str, Any], now: float) -> Proven
 def _name(provider: Provider, claims: Mapping[str, Any]) -> tuple[str, bool]:
     """The name of the person at the provider, and whether it is a mail address.
 
-    An address that the provider has not verified is what somebody has typed in there: it names nobody.
+    An address that the provider has not verified is what somebody has typed in there: it names nobody. A user name may
+    be typed in, too: one with an @ could be the name of a colleague, to which this service adds the domain.
     """
-    address = claims.get("email")
     for claim in provider.name_claims:
         name = claims.get(claim)
         if claim == "email" and claims.get("email_verified") is not True:
             continue
         if isinstance(name, str) and name and name.isprintable():
-            return name, isinstance(address, str) and name.lower() == address.lower()
+            return name, claim in _TYPED_IN and "@" in name
     return "", False

@@ -224,6 +224,14 @@ def test_an_address_as_a_name_takes_no_name_from_anybody(alice: User, bob: User)
     assert services.by_username(["al@example.org"])["al@example.org"].user == bob
 
 
+def test_a_name_that_differs_by_its_case_only_takes_no_name_from_anybody(alice: User, bob: User) -> None:
+    services.link(alice, proof("s-1"), time.time())
+    row = services.link(bob, proof("s-2", username="AL@example.org"), time.time())
+    assert services.by_username(["al@example.org"])["al@example.org"].user == alice
+    assert row.username == f"{row.pk}@example.org"
+    assert services.of(alice)[0].username == "al@example.org"
+
+
 def test_a_name_that_two_providers_give_names_nobody(alice: User, bob: User) -> None:
     services.link(alice, proof(), time.time())
     services.link(bob, proof(provider=UNIVERSITY), time.time())

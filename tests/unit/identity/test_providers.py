@@ -86,6 +86,15 @@ def test_a_verified_address_is_a_name_and_known_as_an_address() -> None:
     same = named(lab, email="boss@example.org", preferred_username="BOSS@example.org")
     assert (same.username, same.name_is_address) == ("BOSS@example.org", True)
     assert not named(lab, email="boss@example.org", preferred_username="boss").name_is_address
+    assert not named(lab, sub="boss@example.org").name_is_address
+    assert not named(only("cilogon ID SECRET"), eppn="boss@cilogon.org").name_is_address
+
+
+def test_a_user_name_with_the_domain_is_known_as_one_that_may_be_typed_in() -> None:
+    lab = only("https://id.example.org ID SECRET domain=example.org")
+    for address in (None, "mallory@example.org"):
+        mine = named(lab, preferred_username="boss@example.org", email=address)
+        assert (mine.username, mine.name_is_address) == ("boss@example.org", True)
 
 
 def test_a_claim_that_is_no_name_is_passed_over() -> None:

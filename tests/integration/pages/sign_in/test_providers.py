@@ -149,6 +149,29 @@ def test_an_address_that_somebody_typed_in_takes_the_name_of_nobody(op: LyingOpe
     assert services.by_username(["boss@lab.example.org"])["boss@lab.example.org"].user == alice
 
 
+def test_a_user_name_that_ends_in_the_domain_takes_the_name_of_nobody(op: LyingOpenId, alice: User, bob: User) -> None:
+    """The boss is "boss" at the provider, and "boss@DOMAIN" here; mallory has chosen "boss@DOMAIN" there."""
+    boss = Proven.of(op.provider().id, "boss", "boss@lab.example.org", time.time())
+    services.link(alice, boss, time.time())
+    bob.set_password(PASSWORD)
+    bob.save()
+    op.claims = {"preferred_username": "boss@lab.example.org"}
+    signed_in_by(op, at_home(bob), link="1")
+    assert services.by_username(["boss@lab.example.org"])["boss@lab.example.org"].user == alice
+    assert services.of(bob)[0].username == f"{services.of(bob)[0].pk}@lab.example.org"
+
+
+def test_an_address_is_not_verified_by_what_is_said_of_another_one(op: LyingOpenId, alice: User) -> None:
+    """The identity token has an address without a word; the userinfo endpoint has verified another one."""
+    linked = services.link(alice, Proven.of(op.provider().id, SUBJECT, LINKED, time.time()), time.time())
+    op.claims = {"email": "boss@example.org"}
+    op.token = lambda claims: signed({name: claims[name] for name in claims if name != "email_verified"}, op.key)
+    op.userinfo = {"sub": SUBJECT, "email": "mallory@example.org", "email_verified": True}
+    signed_in_by(op)
+    linked.refresh_from_db()
+    assert (linked.email, linked.email_verified) == ("boss@example.org", False)
+
+
 CLAIMS: list[tuple[dict[str, Any], str]] = [
     ({"iss": "https://other.example.org"}, "another issuer"),
     ({"iss": None}, "another issuer"),
