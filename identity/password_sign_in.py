@@ -42,7 +42,7 @@ from django.core.cache import cache
 from django.core.exceptions import ValidationError
 from redis.exceptions import RedisError
 
-from . import user_names
+from . import counters, user_names
 from .audit import log as audit
 from .hidden import Secret
 from .models import User
@@ -348,20 +348,14 @@ def _give_back(attempt: Attempt) -> None:
     """Take one attempt off the counter of its address."""
     if not attempt.address:
         return
-    # ValueError: the counter has expired meanwhile. If it expires only now, Redis begins a counter without an end.
-    with contextlib.suppress(RedisError, ValueError):
-        if cache.decr(attempt.address) < 0:
-            cache.delete(attempt.address)
+    with contextlib.suppress(RedisError):
+        counters.give_back(attempt.address)
 
 
 def _count(key: str, most: int, window: int = WINDOW) -> None:
     """Count one attempt. Raises TooManyAttemptsError, CountingFailedError."""
     try:
-        cache.add(key, 0, window)
-        count = cache.incr(key)
-    except ValueError:
-        # The counter expired between `add` and `incr`.
-        return
+        count = counters.count(key, window)
     except RedisError:
         raise CountingFailedError from None
     if count > most:

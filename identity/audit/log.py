@@ -17,6 +17,7 @@ from enum import StrEnum
 from django.core.cache import cache
 from redis.exceptions import RedisError
 
+from identity import counters
 from identity.error_categories import CategorizedError, Category
 from identity.models import AuditEvent, User
 
@@ -115,19 +116,16 @@ def record_once(what: str, user: User, key: str, details: Facts | None = None, *
 
 def record_act(what: str, user: User | None, details: Facts | None = None, *, actor: User) -> None:
     """Append a row for an act that its actor can repeat. Raises TooManyActsError; call it in the act's transaction."""
-    with contextlib.suppress(RedisError, ValueError):
-        key = f"audit:acts:{actor.pk}"
-        cache.add(key, 0, DAY)
-        if cache.incr(key) > MOST_ACTS:
+    with contextlib.suppress(RedisError):
+        if counters.count(f"audit:acts:{actor.pk}", DAY) > MOST_ACTS:
             raise TooManyActsError
     record(what, user, details, actor=actor)
 
 
 def record_refusal(user: User | None, way: str, address: str = "", reason: str = "", *, provider: str = "") -> None:
     """A refused sign-in. user: None where the name is unknown. provider: who was asked to vouch, by our settings."""
-    with contextlib.suppress(RedisError, ValueError):
-        cache.add("audit:refusals", 0, WINDOW)
-        if cache.incr("audit:refusals") > MOST_REFUSALS:
+    with contextlib.suppress(RedisError):
+        if counters.count("audit:refusals", WINDOW) > MOST_REFUSALS:
             return
     record(What.SIGN_IN_REFUSED, user, {"reason": reason, "provider": provider}, way=way, address=address)
 
