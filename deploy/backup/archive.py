@@ -12,7 +12,7 @@ import json
 import os
 import tarfile
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,6 +57,11 @@ class Backup:
                 raise BackupFileError("the file was cut while it was read")
             left -= len(piece)
             yield piece
+
+
+def digest_of(manifest: Mapping[str, Any]) -> str:
+    """The SHA-256 of a manifest, in hexadecimal, and so of the whole backup."""
+    return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
 
 
 def write(path: Path, facts: dict[str, object], settings: dict[str, str], dump: Dumper) -> dict[str, Any]:

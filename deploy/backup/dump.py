@@ -61,6 +61,6 @@ def back_up(config: Config, file: Path, keys_file: Path | None) -> tuple[dict[st
                 running.end()
 
         manifest = archive.write(file, facts, settings, dump)
-    names = keys.write(keys_file, str(manifest["id"])) if keys_file else []
+    names = keys.write(keys_file, manifest) if keys_file else []
     last_backup.record()
     return manifest, names

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,36 +15,49 @@ from identity.vault.keys import parse_keys
 from transferapi.config import SECRETS, Config
 from transferapi.config.secret_files import secret_text
 
-from .archive import new_file
+from .archive import digest_of, new_file
 
 FORMAT = "waybill keys 1"
 MOST_OCTETS = 1 << 20
+#: The name of a variable, which becomes that of a file (`write_files`).
+_NAME = re.compile(r"[A-Z][A-Z0-9_]{0,63}")
 #: The mode of a folder that its group may read and enter.
 _ENTERED_BY_GROUP = 0o050
 #: Secrets of the place, which another place has of its own.
 _OF_THE_PLACE = frozenset({"DATABASE_URL", "REDIS_URL", "WAYBILL_DATABASE_PASSWORD", "WAYBILL_REDIS_PASSWORD"})
 
 
-def write(path: Path, backup: str) -> list[str]:
-    """Write the secrets that this service has, mode 0600; return their names. Raises StackError, OSError."""
+def write(path: Path, manifest: Mapping[str, Any]) -> list[str]:
+    """Write the secrets that this service has, mode 0600; return their names. manifest: of the complete backup.
+
+    The digest of the manifest is in the file: who can change the backup, and not this file, is found out.
+    Raises StackError, OSError.
+    """
     found = {name: text for name in sorted(set(SECRETS) - _OF_THE_PLACE) if (text := secret_text(os.environ, name))}
     with new_file(path) as file:
-        file.write(json.dumps({"format": FORMAT, "backup": backup, "keys": found}, indent=2).encode() + b"\n")
+        document = {"format": FORMAT, "backup": str(manifest["id"]), "manifest": digest_of(manifest), "keys": found}
+        file.write(json.dumps(document, indent=2).encode() + b"\n")
     return list(found)
 
 
-def read(path: Path, backup: str) -> dict[str, str]:
-    """The secrets by name. Raises StackError where the file is of another backup, OSError."""
+def read(path: Path, manifest: Mapping[str, Any]) -> dict[str, str]:
+    """The secrets by name. manifest: of the backup. Raises StackError where the file is of another one, OSError."""
     with path.open("rb") as file:
         octets = file.read(MOST_OCTETS + 1)
     try:
         document: Any = json.loads(octets)
         keys = {str(name): str(value) for name, value in document["keys"].items()}
-        right, of_this = document["format"] == FORMAT, document["backup"] == backup
+        right = document["format"] == FORMAT and all(map(_NAME.fullmatch, keys))
+        # An earlier version wrote no digest.
+        of_this, digest = document["backup"] == str(manifest["id"]), document.get("manifest")
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        raise StackError(f"{path} is no file of keys, or is damaged") from None
-    if not right or not of_this:
+        right = False
+    if not right:
+        raise StackError(f"{path} is no file of keys, or is damaged")
+    if not of_this:
         raise StackError(f"{path} is of another backup: its keys may open nothing of this one")
+    if digest not in (None, digest_of(manifest)):
+        raise StackError(f"the backup was changed after {path} was written: take another copy of it")
     return keys
 
 

@@ -63,7 +63,7 @@ def run_restore(config: Config, arguments: argparse.Namespace) -> int:
             return 0
         from deploy.backup import keys
 
-        given = keys.read(arguments.keys, str(backup.manifest["id"])) if arguments.keys else {}
+        given = keys.read(arguments.keys, backup.manifest) if arguments.keys else {}
         if arguments.write_keys:
             return _write_keys(arguments, given)
         with _own_database(config):

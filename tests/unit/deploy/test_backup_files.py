@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.backup import archive, programs
+from deploy.backup import archive, keys, programs
 from deploy.backup.archive import BackupFileError
 from deploy.stack.errors import StackError
 
@@ -150,3 +150,46 @@ def test_a_program_that_hangs_is_killed() -> None:
     sleep = ["/bin/sleep", "60"]
     with programs.running(sleep, os.environ, seconds=0.2) as program, pytest.raises(StackError, match="sleep failed"):
         program.end()
+
+
+# ---- the file of keys
+
+
+@pytest.fixture
+def written_keys(backup: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("WAYBILL_SECRET_KEY", "s" * 50)
+    with archive.read(backup) as found:
+        keys.write(backup.with_name("keys"), found.manifest)
+    return backup.with_name("keys")
+
+
+def read_keys(path: Path, backup: Path) -> dict[str, str]:
+    with archive.read(backup) as found:
+        return keys.read(path, found.manifest)
+
+
+def test_keys_open_the_backup_with_which_they_were_written(backup: Path, written_keys: Path) -> None:
+    assert read_keys(written_keys, backup)["WAYBILL_SECRET_KEY"] == "s" * 50
+    document = json.loads(written_keys.read_text())
+    del document["manifest"]
+    written_keys.write_text(json.dumps(document))
+    assert read_keys(written_keys, backup)["WAYBILL_SECRET_KEY"] == "s" * 50, "as earlier versions wrote it"
+
+
+def test_a_backup_that_somebody_wrote_anew_under_its_id_is_refused(backup: Path, written_keys: Path) -> None:
+    """Its own manifest fits to it: a dump runs commands of its writer when it is restored."""
+    backup.unlink()
+    archive.write(backup, FACTS, {"WAYBILL_PORT": "8000"}, lambda take: take(b"another dump"))
+    with pytest.raises(StackError, match="was changed"):
+        read_keys(written_keys, backup)
+
+
+@pytest.mark.parametrize(
+    "name", ["WAYBILL_/../../CRON", "/ETC/CRON.D/X", "..", "WAYBILL_A\nB", "waybill_secret_key", ""]
+)
+def test_a_name_of_a_key_leads_to_no_other_folder(backup: Path, written_keys: Path, name: str) -> None:
+    document = json.loads(written_keys.read_text())
+    document["keys"][name] = "text"
+    written_keys.write_text(json.dumps(document))
+    with pytest.raises(StackError, match="is no file of keys"):
+        read_keys(written_keys, backup)
