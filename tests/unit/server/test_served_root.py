@@ -271,7 +271,13 @@ def test_by_descriptors_the_name_on_the_disk_counts_too(tmp_path: Path) -> None:
         root.close()
 
 
-@pytest.mark.parametrize("name", ["CON", "nul.txt", "com1", "a:b", "what?", "ends.", "ends ", "a\\b"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("CON", "nul.txt", "com1", "a:b", "what?", "ends.", "ends ", "a\\b", "NUL .tar.gz", "conin$", "CONOUT$"),
+        *("a\x01b", "COM\u00b9", "lpt\u00b3.log", "file::$DATA"),
+    ],
+)
 def test_a_name_that_windows_has_not_is_refused_before_anything_is_made(tmp_path: Path, name: str) -> None:
     root = PathRoot(tmp_path, as_windows=True)
     with pytest.raises(OSError, match="Not a file name on Windows") as caught:
@@ -280,6 +286,25 @@ def test_a_name_that_windows_has_not_is_refused_before_anything_is_made(tmp_path
     fault = classify(Reply(553, tuple(line.encode() for line in reply)), Side.DESTINATION)
     assert (fault.kind, fault.retryable) == (Kind.INVALID_PATH_NAME, False)
     assert not list(tmp_path.iterdir())
+
+
+def test_the_short_name_of_a_file_is_not_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model of NTFS, which finds "private data" as PRIVAT~1, too."""
+    folder = tmp_path / "private data"
+    folder.mkdir()
+    (folder / "secret.txt").write_bytes(b"secret")
+    (tmp_path / "Backup~1").write_bytes(b"named so")
+    there = os.path.lexists
+    monkeypatch.setattr(os.path, "lexists", lambda path: path.endswith(b"PRIVAT~1") or there(path))
+    root = PathRoot(tmp_path, as_windows=True)
+    for path in (b"/PRIVAT~1", b"/PRIVAT~1/secret.txt"):
+        with pytest.raises(OSError, match="short name of another file"):
+            root.stat(path)
+        with pytest.raises(OSError, match="short name of another file"):
+            root.require_writable(path)
+    assert read(root, b"/Backup~1") == b"named so"
+    assert read(root, b"/private data/secret.txt") == b"secret"
+    root.require_writable(b"/new~2.txt")
 
 
 @pytest.mark.timeout(60)

@@ -9,15 +9,20 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import shutil
 import stat
 from collections.abc import Iterator
 
 from .root import BINARY, PathLike, Root, outside, require_same_case
 
-#: Names that Windows takes for devices, with any ending.
-_DEVICES = {"con", "prn", "aux", "nul", *(f"{name}{digit}" for name in ("com", "lpt") for digit in range(10))}
-_FORBIDDEN = frozenset('<>:"|?*\\')
+#: Names that Windows takes for devices, with any ending ("Naming Files, Paths, and Namespaces"): also with the
+#: superscript digits of ISO 8859-1.
+_DEVICES = {"con", "prn", "aux", "nul", "conin$", "conout$", "clock$"}
+_DEVICES |= {f"{name}{digit}" for name in ("com", "lpt") for digit in "0123456789\u00b9\u00b2\u00b3"}
+_FORBIDDEN = frozenset('<>:"|?*\\').union(map(chr, range(32)))
+#: What the short name (8.3) of a file has, by which Windows finds the file too.
+_SHORT = re.compile(rb"~[0-9]")
 _WINDOWS = os.name == "nt"
 
 
@@ -75,11 +80,13 @@ class PathRoot(Root):
         yield PathRoot(full, as_windows=self._as_windows)
 
     def _joined(self, path: bytes) -> bytes:
-        parts = [part for part in path.split(b"/") if part]
-        if self._as_windows:
-            for part in parts:
+        joined = self.real
+        for part in filter(None, path.split(b"/")):
+            if self._as_windows:
                 _require_windows_name(os.fsdecode(part))
-        return os.path.join(self.real, *parts)
+                _require_own_name(joined, part)
+            joined = os.path.join(joined, part)
+        return joined
 
     def _resolved(self, path: bytes) -> bytes:
         """Where it really is. Raises OSError when that is outside."""
@@ -100,3 +107,12 @@ def _require_windows_name(name: str) -> None:
     """Raises OSError for a name that Windows would take for a device, a stream, several folders or another name."""
     if name.split(".")[0].rstrip().lower() in _DEVICES or _FORBIDDEN & set(name) or name[-1] in ". ":
         raise OSError(errno.EINVAL, "Not a file name on Windows", name)
+
+
+def _require_own_name(folder: bytes, name: bytes) -> None:
+    """Raises OSError for the short name of a thing, which has a longer one: rules name it by that."""
+    if not _SHORT.search(name) or not os.path.lexists(os.path.join(folder, name)):
+        return
+    names = (os.fsdecode(one).casefold() for one in os.listdir(folder))
+    if os.fsdecode(name).casefold() not in names:
+        raise OSError(errno.EINVAL, "Not a file name on Windows: it is the short name of another file", name)
