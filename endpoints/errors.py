@@ -13,6 +13,7 @@ the user may view is refused.
         ServerNotFoundError(ref)
         ServerExistsError(uri)
         TooManyEndpointsError(limit)
+            TooManyNewEndpointsError(limit)      the user has created so many in a day, deleted ones included
         EndpointsFixedError                      a session that is restricted to some endpoints creates none
         EndpointDeletedError(ref)                the user had a bookmark of it
         BookmarkNotFoundError(ref)
@@ -218,6 +219,10 @@ class TooManyRolesError(RegistryError, LimitExceededError):
 
 class TooManyEndpointsError(RegistryError, LimitExceededError):
     template = "A user has at most {self.limit} endpoints"
+
+
+class TooManyNewEndpointsError(TooManyEndpointsError):
+    template = "A user creates at most {self.limit} endpoints in a day, deleted ones included: go on tomorrow"
 
 
 class EndpointsFixedError(RegistryError):

@@ -6,6 +6,7 @@ import re
 import uuid
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -30,6 +31,7 @@ from .errors import (
     ServerExistsError,
     ServerNotFoundError,
     TooManyEndpointsError,
+    TooManyNewEndpointsError,
 )
 from .fields import checked, checked_of_share, joined, wants_agent
 from .models import Endpoint, Server
@@ -40,6 +42,8 @@ from .servers.server_spec import ServerSpec as ServerSpec
 from .signals import host_key_settled
 
 MAX_ENDPOINTS = 1000
+#: Endpoints that a user creates in a day: the rows of deleted ones stay.
+MAX_NEW, DAY = 2000, timedelta(days=1)
 MAX_SERVERS = 64
 #: Distinct words of one search: each is a regular expression over all endpoints.
 MAX_WORDS = 32
@@ -145,6 +149,8 @@ def insert(endpoint: Endpoint, values: Mapping[str, object]) -> None:
         raise EndpointsFixedError
     if existing().filter(owner=endpoint.owner).count() >= MAX_ENDPOINTS:
         raise TooManyEndpointsError(MAX_ENDPOINTS)
+    if Endpoint.objects.filter(owner=endpoint.owner, created_at__gt=Now() - DAY).count() >= MAX_NEW:
+        raise TooManyNewEndpointsError(MAX_NEW)
     endpoint.name = str(endpoint.id)
     _save(endpoint, values, force_insert=True)
 

@@ -26,8 +26,9 @@ HOLD, RENEW_SECONDS = timedelta(seconds=60), 15.0
 KEPT, COMPLETE_KEPT = timedelta(hours=24), timedelta(minutes=10)
 #: Between two attempts to remove a temporary file; attempts until it is left.
 REMOVE_AGAIN, MOST_REMOVALS = timedelta(hours=1), 72
-#: Unfinished uploads of one user, those included whose temporary file could not be removed.
-MOST = 1000
+#: Unfinished uploads of one user, those included whose temporary file could not be removed. A whole file has room
+#: beside those that came in parts.
+MOST, MOST_WITH_WHOLE = 1000, 2000
 #: Two beginnings at once: one has to look again.
 _TRIES = 5
 
@@ -50,8 +51,9 @@ def begin(
 
     Raises TooManyUploadsError.
     """
-    if in_parts and UploadRecord.objects.filter(owner=user, is_complete=False).count() >= MOST:
-        raise TooManyUploadsError(MOST)
+    most = MOST if in_parts else MOST_WITH_WHOLE
+    if UploadRecord.objects.filter(owner=user, is_complete=False).count() >= most:
+        raise TooManyUploadsError(most)
     for number in range(_TRIES):
         try:
             with transaction.atomic():
@@ -163,9 +165,13 @@ def give_up_due() -> None:
 
 
 def claim_removal() -> UploadRecord | None:
-    """A beginning that was given up, whose temporary file the caller removes. Another attempt comes later."""
+    """A beginning that was given up, whose temporary file the caller removes. Another attempt comes later.
+
+    Those that were tried least come first: a server that never lets its files be removed delays no others.
+    """
     with transaction.atomic():
-        due = _given_up().filter(due_at__lte=Now()).order_by("due_at").select_for_update(skip_locked=True, of=("self",))
+        due = _given_up().filter(due_at__lte=Now()).order_by("removals", "due_at")
+        due = due.select_for_update(skip_locked=True, of=("self",))
         record = due.select_related("owner", "endpoint").first()
         if record is not None:
             record.removals += 1

@@ -65,6 +65,10 @@ WIRE: list[tuple[CategorizedError, int, str, str]] = [
     (registry.ServerExistsError("gsiftp://x"), 409, "Exists", "The endpoint has the server gsiftp://x already"),
     (registry.TooManyEndpointsError(9), 409, LIMIT, "A user has at most 9 endpoints"),
     (
+        registry.TooManyNewEndpointsError(9), 409, LIMIT,
+        "A user creates at most 9 endpoints in a day, deleted ones included: go on tomorrow",
+    ),
+    (
         registry.EndpointsFixedError(), 403, "PermissionDenied",
         "The key of this session is restricted to some endpoints: it cannot create others",
     ),

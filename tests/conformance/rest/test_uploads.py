@@ -7,7 +7,7 @@ import logging
 import threading
 import time
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -19,7 +19,7 @@ from django.db.models.functions import Now
 from endpoints import pause_rules
 from endpoints.files import leftovers, upload_records
 from endpoints.files.uploads import Upload, UploadPart
-from endpoints.models import UploadRecord
+from endpoints.models import Endpoint, UploadRecord
 from identity.models import User
 from tests.conformance.rest.test_files import CONTENT, Files, files
 from tests.conformance.rest.test_operations import alice, loopback, place, register
@@ -49,6 +49,13 @@ def lapse(**columns: Any) -> None:
     """So much time passes for all rows."""
     for name, seconds in columns.items():
         UploadRecord.objects.update(**{name: F(name) - timedelta(seconds=seconds)})
+
+
+def given_up(**columns: Any) -> UploadRecord:
+    """A beginning that was given up a day ago, of the user and the endpoint of the tests."""
+    endpoint = Endpoint.objects.get(name="place")
+    given = {"owner": endpoint.owner, "endpoint": endpoint, "folder": b"/", "total": 1, **columns}
+    return UploadRecord.objects.create(**{"due_at": datetime.now(UTC) - timedelta(days=1), **given})
 
 
 @pytest.mark.parametrize("headers", [{}, {"If_None_Match": "*"}])
@@ -163,6 +170,25 @@ def test_a_user_has_so_many_unfinished_uploads(files: Files, monkeypatch: pytest
     assert files.put("whole", b"1").status == 200
     assert files.discard("a").status == 200
     assert part(files, 0, "c").status == 200
+
+
+def test_whole_files_that_fail_are_bounded_too(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each leaves a row until its temporary file is removed, which the server may refuse for days."""
+    monkeypatch.setattr(upload_records, "MOST", 1)
+    monkeypatch.setattr(upload_records, "MOST_WITH_WHOLE", 2)
+    assert part(files, 0, "a").status == 200
+    assert files.put("whole", b"1").status == 200
+    given_up(removals=3)
+    assert_error(files.put("another", b"1"), 409, "ClientError.LimitExceeded")
+    assert content(files, "another") is None
+
+
+def test_a_file_that_is_never_removed_delays_the_removal_of_no_other(files: Files) -> None:
+    assert part(files, 0).status == 200
+    refused = [given_up(removals=5 + number) for number in range(3)]
+    new = given_up(due_at=datetime.now(UTC) - timedelta(minutes=1))
+    taken = [upload_records.claim_removal() for _ in range(5)]
+    assert [one and one.pk for one in taken] == [*(one.pk for one in (new, *refused)), None]
 
 
 # ---- what nobody finishes

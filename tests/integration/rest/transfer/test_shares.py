@@ -97,6 +97,27 @@ def test_a_share_is_not_shared_again_and_has_no_servers(api: Api, bob: User, ep1
     assert_error(Api(bob).post(f"/endpoint/{share.pk}/server", {"hostname": "dtn.example.org"}), 403)
 
 
+def test_who_creates_and_deletes_endpoints_all_day_fills_no_table(
+    api: Api, alice: User, ep1: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rows of deleted endpoints stay for the history of tasks."""
+    monkeypatch.setattr(registry, "MAX_NEW", 4)
+    for _ in range(3):
+        made = api.post("/shared_endpoint", {"host_endpoint": "ep1", "host_path": "/a/"})
+        assert made.status == 201, made.body
+        assert api.delete(f"/endpoint/{made.body['id']}").status == 200
+    for document, route in (
+        ({"host_endpoint": "ep1", "host_path": "/a/"}, "/shared_endpoint"),
+        ({"display_name": "new"}, "/endpoint"),
+    ):
+        refused = api.post(route, document)
+        assert_error(refused, 409, "ClientError.LimitExceeded")
+        assert "in a day" in refused.body["message"]
+    assert Endpoint.objects.filter(owner=alice).count() == 4
+    Endpoint.objects.filter(owner=alice).update(created_at=datetime.now(UTC) - timedelta(days=1, minutes=1))
+    assert api.post("/shared_endpoint", {"host_endpoint": "ep1", "host_path": "/a/"}).status == 201
+
+
 def test_shares_count_among_the_endpoints_that_a_user_may_have(
     api: Api, alice: User, ep1: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
