@@ -44,6 +44,7 @@ WORK: dict[str, Callable[[], None]] = {
     "uploads": runtime.remove_uploads,
     "tidy_tokens": runtime.tidy_tokens,
     "institutions": runtime.read_institutions,
+    "tidy_relays": runtime.tidy_relays,
 }
 
 

@@ -23,6 +23,7 @@ from functools import partial
 from django.conf import settings
 
 from endpoints.addresses import provider_sites
+from endpoints.connect import presence
 from endpoints.files import leftovers
 from identity.audit import export as audit
 from identity.federation.saml import directory, sources
@@ -295,20 +296,20 @@ def run_timers() -> None:
 
 def tidy() -> None:
     """Delete expired and old rows."""
+    _periodic.submit(on_a_connection, delete_old).result()
 
-    def forget() -> None:
-        vault.expire()
-        mail_sender.forget_old()
-        webhooks.forget_old()
-        retention.forget_old()
-        sessions.delete_expired()
-        recovery.delete_expired()
-        sign_up.delete_expired()
-        mail_addresses.delete_expired()
-        audit.forget_old()
-        ended_accounts.cancel_left_over()
 
-    _periodic.submit(on_a_connection, forget).result()
+def delete_old() -> None:
+    vault.expire()
+    mail_sender.forget_old()
+    webhooks.forget_old()
+    retention.forget_old()
+    sessions.delete_expired()
+    recovery.delete_expired()
+    sign_up.delete_expired()
+    mail_addresses.delete_expired()
+    audit.forget_old()
+    ended_accounts.cancel_left_over()
 
 
 def give_back() -> None:
@@ -325,6 +326,11 @@ def remove_uploads() -> None:
 def tidy_tokens() -> None:
     """Delete expired codes, tokens and clients of the OAuth2 server, in bounded batches."""
     _periodic.submit(on_a_connection, provider_cleanup.run).result()
+
+
+def tidy_relays() -> None:
+    """Delete what relays have left. Without an index for it: a table of agents is small, and this is done each hour."""
+    _periodic.submit(on_a_connection, presence.forget_old).result()
 
 
 def read_institutions() -> None:

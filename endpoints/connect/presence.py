@@ -79,6 +79,15 @@ def holder(endpoint_id: uuid.UUID) -> str | None:
     return rows.values_list("relay", flat=True).first()
 
 
+# ---- for workers
+
+
+def forget_old() -> None:
+    """Delete the rows of relays that are gone, and of octets of long ago. A relay may run for years."""
+    RelayProcess.objects.filter(heartbeat_at__lt=_Now() - FORGET).delete()
+    RelayedOctets.objects.filter(day__lt=moment().date() - timedelta(days=METER_DAYS)).delete()
+
+
 # ---- for relay processes
 
 
@@ -87,8 +96,6 @@ def begin(address: str) -> None:
     with transaction.atomic():
         _beat(address)
         _leave(Agent.objects.filter(relay=address))
-    RelayProcess.objects.filter(heartbeat_at__lt=_Now() - FORGET).delete()
-    RelayedOctets.objects.filter(day__lt=moment().date() - timedelta(days=METER_DAYS)).delete()
 
 
 def end(address: str) -> None:

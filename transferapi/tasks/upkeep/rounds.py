@@ -25,6 +25,7 @@ INTERVALS = {
     "uploads": 30.0,
     "tidy_tokens": 60.0,
     "institutions": 3600.0,
+    "tidy_relays": 3600.0,
 }
 
 
