@@ -9,6 +9,10 @@ from __future__ import annotations
 import contextlib
 
 from django.core.cache import cache
+from redis.exceptions import RedisError
+
+#: Expiries in a row between two calls, after which Redis is not what it should be.
+_TRIES = 5
 
 
 def count(key: str, seconds: int) -> int:
@@ -16,15 +20,15 @@ def count(key: str, seconds: int) -> int:
 
     Raises RedisError.
     """
-    found = 0
-    while not found:
+    for _ in range(_TRIES):
         cache.add(key, 0, seconds)
         # ValueError: the counter has expired since `add`.
         with contextlib.suppress(ValueError):
             found = cache.incr(key)
-    if found == 1:
-        cache.touch(key, seconds)
-    return found
+            if found == 1:
+                cache.touch(key, seconds)
+            return found
+    raise RedisError(f"the counter {key} does not stay")
 
 
 def give_back(key: str) -> None:

@@ -254,8 +254,18 @@ class Upload:
         self._take_target()
         if not replace:
             self._must_be_free(session)
-        session.run(session.session.rename(self._temporary(session), self._target(session)))
+        self._give_name(session)
         records.complete(self._record)
+
+    def _give_name(self, session: FileSession) -> None:
+        """At a server of ours what is replaced keeps its mode, owner and attributes; not so what has several links."""
+        written, target = self._temporary(session), self._target(session)
+        try:
+            session.run(session.session.give_name(written, target))
+        except FaultError as error:
+            if error.fault.kind is not Kind.UNSUPPORTED:
+                raise
+            session.run(session.session.rename(written, target))
 
     def _take_target(self) -> None:
         """Raises UploadOffsetError, UploadBusyError."""

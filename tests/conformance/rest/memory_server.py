@@ -51,6 +51,9 @@ class MemoryServerSession:
         del self._server.files[old]
         self._server.files[new] = found
 
+    async def give_name(self, written: str, name: str) -> None:
+        await self.rename(written, name)
+
     async def remove(self, entries: Sequence[tuple[str, bool]]) -> Sequence[Fault | None]:
         outcome: list[Fault | None] = []
         for path, _ in entries:

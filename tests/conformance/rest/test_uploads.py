@@ -71,6 +71,21 @@ def test_each_part_may_come_twice(files: Files, headers: dict[str, str]) -> None
     assert files.received("new") == 0, "the next upload of this name begins anew"
 
 
+def test_a_file_that_is_replaced_on_a_server_of_ours_keeps_its_mode_unless_it_has_several_links(files: Files) -> None:
+    for name in ("one", "linked"):
+        (files.place.folder / name).write_bytes(b"old")
+        (files.place.folder / name).chmod(0o666)
+        if name == "linked":
+            (files.place.folder / "other").hardlink_to(files.place.folder / name)
+        assert files.put(name, CONTENT).status == 200
+        assert content(files, name) == CONTENT
+    assert content(files, "other") in (b"old", CONTENT), "one of the versions, whole"
+    ours = not files.place.ascii_only
+    if ours:
+        assert (files.place.folder / "one").stat().st_mode & 0o777 == 0o666
+    assert files.left == []
+
+
 def test_a_first_part_that_comes_late_lets_no_wrong_file_arise(files: Files) -> None:
     assert part(files, 0).status == part(files, 1).status == 200
     assert part(files, 0).status == 200
