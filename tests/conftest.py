@@ -37,7 +37,7 @@ from tests.identity_providers.oauth_server import CONFIDENTIAL, OAuthSite
 from tests.memory import folder_in_memory
 from tests.schedule import UnitScheduling
 from tests.schema_copy import TEMPLATE, SchemaCopy
-from tests.servers import front_server
+from tests.servers import front_server, ssh_clients
 from transferapi.config.servers import broker_url, database
 
 HOW_TO_GET_THE_TOOLKIT = (
@@ -50,6 +50,10 @@ HOW_TO_GET_THE_CLIENTS = (
 )
 HOW_TO_GET_NGINX = (
     "The tests of the server in front did not run: nginx is not installed. To get it: tests/install-nginx.sh"
+)
+HOW_TO_GET_THE_SSH_CLIENTS = (
+    "The tests with the ssh clients of others did not run: they are not all installed. "
+    "To get them: tests/install-tools.sh"
 )
 _own_folder: Path | None = None
 
@@ -107,6 +111,7 @@ NEEDS = {
     "toolkit": (toolkit.installed, HOW_TO_GET_THE_TOOLKIT),
     "real_clients": (real_clients.installed, HOW_TO_GET_THE_CLIENTS),
     "nginx": (front_server.installed, HOW_TO_GET_NGINX),
+    "ssh_clients": (ssh_clients.installed, HOW_TO_GET_THE_SSH_CLIENTS),
 }
 
 

@@ -1,12 +1,17 @@
 #!/bin/sh
 # Installs small programs that tests call: curl, as the examples of the pages do, ip, for network namespaces, xmlsec1,
-# with which a SAML provider of others signs, a Redis with TLS, systemd-analyze, which checks units, promtool, which tries alert rules and the format of metrics, and caddy, a front
-# server.
+# with which a SAML provider of others signs, a Redis with TLS, systemd-analyze, which checks units, promtool, which tries alert rules and the format of metrics, caddy, a front
+# server, and ssh clients.
 set -eu
 . "$(dirname "$0")/apt-install.sh"
 if ! { command -v curl && command -v ip && command -v nft && command -v xmlsec1; } >/dev/null; then
     prepare "the tests and benchmarks that call them: curl, ip, nft, xmlsec1"
     install_packages curl iproute2 nftables xmlsec1
+fi
+has_library() { PATH="$PATH:/sbin:/usr/sbin" ldconfig -p | grep -q "$1\.so"; }
+if ! { command -v plink && command -v dbclient && has_library libssh && has_library libssh2; } >/dev/null; then
+    prepare "the tests of the shell with ssh clients of others: PuTTY, Dropbear, libssh, libssh2"
+    install_packages putty-tools dropbear-bin libssh-4 libssh2-1
 fi
 if ! command -v redis-check-rdb >/dev/null; then
     prepare "the test of Sentinels with TLS: a Redis that has TLS (redis-tools starts none)"

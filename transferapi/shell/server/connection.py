@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 METHODS = "publickey,keyboard-interactive"
+#: The identification of programs that show the standard error of a subsystem: `sftp`, `scp`, `psftp`, `pscp`.
+_PROGRAMS_OF_PEOPLE = ("OpenSSH_", "PuTTY")
 
 
 class ShellConnection(paramiko.ServerInterface):
@@ -199,8 +201,12 @@ class ShellConnection(paramiko.ServerInterface):
         return running.begin(self, channel, running.run_shell)
 
     def check_channel_subsystem_request(self, channel: Any, name: str) -> bool:
-        """There is none. OpenSSH would not show a text that comes before a refusal."""
-        return running.begin(self, channel, running.refuse_subsystem)
+        """There is none. Libraries are refused (RFC 4254, 6.5): libssh2 waits without end where a subsystem is accepted
+        and ends. A program shows a text only where it is accepted; one that wants no answer sees only the end.
+        """
+        program = self.transport.remote_version.removeprefix("SSH-2.0-")
+        shows_text = program.startswith(_PROGRAMS_OF_PEOPLE) or not channel.wants_answer
+        return shows_text and running.begin(self, channel, running.refuse_subsystem)
 
     def check_channel_x11_request(self, *_: Any) -> bool:
         """Nothing is forwarded, but OpenSSH would complain of a refusal on standard error, where scripts see it."""

@@ -1,7 +1,8 @@
 """The ssh protocol of paramiko, with bounds on what a client makes the server keep in memory.
 
 Paramiko believes the length of a packet before the client has signed in, reads a first line without end, does not
-check that a client keeps to its window, and remembers every channel. Each of these is bounded here.
+check that a client keeps to its window, and remembers every channel. Each of these is bounded here. Paramiko takes the
+guess of a client for its answer; RFC 4253, 7.1, is kept here.
 """
 
 from __future__ import annotations
@@ -63,6 +64,8 @@ USER_KEYS = (
 )
 #: Reasons of a disconnection (RFC 4253, 11.1).
 BY_APPLICATION, TOO_MANY_CONNECTIONS = 11, 12
+#: The messages of a key exchange (RFC 4253, 12).
+_KEY_EXCHANGE_MESSAGES = range(30, 50)
 _SIGNALS = {"INT": Signal.INTERRUPT, "TERM": Signal.DISCONNECTED, "HUP": Signal.DISCONNECTED}
 
 
@@ -77,6 +80,15 @@ class BoundedPacketizer(Packetizer):
         self._banner_left = self.bounds.banner
         #: Since when a write has been waiting for the client.
         self.writing_since: float | None = None
+        #: The next message of the key exchange is the wrong guess of the client.
+        self.ignore_guess = False
+
+    def read_message(self) -> tuple[int, Message]:
+        kind, message = super().read_message()
+        if self.ignore_guess and kind in _KEY_EXCHANGE_MESSAGES:
+            self.ignore_guess = False
+            kind, message = super().read_message()
+        return kind, message
 
     def read_all(self, n: int, check_rekey: bool = False) -> bytes:
         if not 0 <= n <= self.bounds.largest_packet:
@@ -117,6 +129,8 @@ class ShellChannel(paramiko.Channel):
         self.has_terminal = False
         self.window = (0, 0)
         self.started = False
+        #: Whether the client wants an answer to the request that is being handled.
+        self.wants_answer = True
         #: The thread that `_handle_request` starts after the answer to the request.
         self.pending: threading.Thread | None = None
         #: Whether that thread runs, and whether the connection knows the channel no more.
@@ -215,9 +229,8 @@ class ShellChannel(paramiko.Channel):
 
     def _handle_request(self, m: Any) -> None:
         start = m.packet.tell()
-        kind = m.get_text()
+        kind, self.wants_answer = m.get_text(), m.get_boolean()
         if kind == "signal":
-            m.get_boolean()
             if (signal := _SIGNALS.get(m.get_text())) is not None:
                 self.input.signal(signal)
             return
@@ -283,6 +296,14 @@ class ShellTransport(paramiko.Transport):
         with contextlib.suppress(OSError):
             self.sock.shutdown(socket.SHUT_RDWR)
 
+    def _parse_kex_init(self, m: Any) -> None:
+        start = m.packet.tell()
+        theirs = self._really_parse_kex_init(m)  # type: ignore[attr-defined]
+        m.packet.seek(start)
+        super()._parse_kex_init(m)  # type: ignore[misc]
+        ours = self._get_latest_kex_init()  # type: ignore[attr-defined]
+        self.bounded.ignore_guess = theirs["kex_follows"] and not _guess_is_right(theirs, ours)
+
     def _auth_trigger(self) -> None:
         super()._auth_trigger()  # type: ignore[misc]
         self.bounded.left = None
@@ -315,6 +336,16 @@ class ShellTransport(paramiko.Transport):
     def _unlink_channel(self, chanid: int) -> None:
         super()._unlink_channel(chanid)  # type: ignore[misc]
         self.connection.closed(chanid)
+
+
+def _guess_is_right(theirs: dict[str, Any], ours: dict[str, Any]) -> bool:
+    """Whether the message of the key exchange that a client has sent ahead counts (RFC 4253, 7.1).
+
+    It does not where the first algorithms differ, even if the exchange that it begins is agreed upon afterwards:
+    Dropbear's client begins curve25519-sha256, and the first name of ours is another.
+    """
+    lists = ("kex_algo_list", "server_key_algo_list")
+    return all(theirs[name][:1] == ours[name][:1] for name in lists)
 
 
 def _message(kind: bytes, *values: int | str) -> Message:

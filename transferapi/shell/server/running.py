@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -33,10 +34,15 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 #: For a command that failed because of an error in our code.
 _FAILED = 1
-_NO_SUBSYSTEM = (
+_TAKES_NO_FILES = (
     b"Error: This server has no sftp and takes no files: the command 'scp' of its shell copies files between "
     b"endpoints. See: ssh HOST man scp\n"
 )
+#: The command that a client of the protocol of rcp runs at the server (`scp -O`, `pscp -scp`, libraries). The command
+#: `scp` of this shell has neither -t (to) nor -f (from).
+_RCP = re.compile(rb"\s*scp(\s+-[dpqrv]+)*\s+-[dpqrv]*[tf][dpqrv]*(\s|$)")
+#: How that protocol begins an error that ends it; the text is shown to the user, to the end of the line.
+_RCP_ERROR = b"\x02"
 #: The work of a channel; it returns the exit status.
 Work = Callable[[ShellSession, ShellChannel], int]
 
@@ -71,6 +77,9 @@ def run_command(command: bytes, session: ShellSession, channel: ShellChannel) ->
         return USAGE
     if channel.has_terminal:
         return terminal.run_line(channel, session, _text(command))
+    if _RCP.match(command):
+        channel.write(_RCP_ERROR + _TAKES_NO_FILES)
+        return _FAILED
     return _one(PipeContext(session, channel, has_input=True), _text(command), OK)
 
 
@@ -83,7 +92,7 @@ def run_shell(session: ShellSession, channel: ShellChannel) -> int:
 
 def refuse_subsystem(session: ShellSession, channel: ShellChannel) -> int:
     """The client asked for a subsystem, such as sftp."""
-    channel.write_error(_NO_SUBSYSTEM)
+    channel.write_error(_TAKES_NO_FILES)
     return _FAILED
 
 
