@@ -255,7 +255,9 @@ class _Slice:
 
     async def _scan_once(self) -> None:
         with self.work.trace.step("scan"):
-            await self._scanner.scan()
+            # A task that is refused has made no folder.
+            if self._lane_manager is None or await self._lane_manager.is_possible():
+                await self._scanner.scan()
         self._scan = None
         self._processor.set_scanning(running=False)
 

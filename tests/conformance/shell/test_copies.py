@@ -83,6 +83,29 @@ def test_a_copy_in_the_foreground_in_its_literal_form(shell: Shell, folders: dic
     assert shell.run(f"wait -q {task.pk}").status == 0
 
 
+@pytest.mark.parametrize(
+    ("options", "operands", "last"),
+    [
+        ("-s 3 --delete", "here:/d there:/d", {"d/a", "d/new"}),
+        ("-s 1", "here:/d there:/d", {"d/a", "d/extra", "d/new"}),
+        ("--delete", "here:/d there:/d", {"d/a", "d/new"}),
+        ("-s 3 --delete", "here:/d there:/", {"d/a", "d/new"}),
+        ("-s 3 --delete", "here:/d there:/d/", {"d/d/a", "d/d/new", "d/extra"}),
+        ("-s 3 --delete", "here:/d/ there:/d", {"d/a", "d/new"}),
+        ("", "here:/d there:/d", {"d/a", "d/extra", "d/d/a", "d/d/new"}),
+    ],
+)
+def test_a_mirror_that_is_repeated_is_the_same_mirror(
+    shell: Shell, folders: dict[str, Path], options: str, operands: str, last: set[str]
+) -> None:
+    write(folders["here"], d__a="1")
+    shell.ok(f"scp -r {options} {operands}")
+    write(folders["here"], d__new="2")
+    write(folders["there"], d__extra="3")
+    shell.ok(f"scp -r {options} {operands}")
+    assert files(folders["there"]).keys() == last
+
+
 COPIES = [
     ("scp here:/d/f there:/", {"f": "1"}),
     ("scp here:/d/f there:/sub", {"sub/f": "1"}),

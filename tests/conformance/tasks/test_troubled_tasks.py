@@ -172,6 +172,19 @@ def test_what_something_else_says_is_told_as_words(alice: User, good: Endpoint, 
         assert "is no FTP reply" in text or "no / service here" in text
 
 
+@pytest.mark.toolkit
+def test_a_folder_that_the_source_may_not_list_makes_none_at_the_destination(
+    alice: User, folder: Path, gsi: Gsi
+) -> None:
+    (folder / "closed").mkdir(mode=0o000)
+    task = submit(alice, gsi("one"), gsi("two"), (f"{folder}/closed/", f"{folder}/new/copy/", True))
+
+    found = after_a_fault(task)
+
+    assert found["nice_status"] == "PERMISSION_DENIED", told(task)
+    assert {path.name for path in folder.iterdir()} == {"file", "closed"}
+
+
 def test_the_server_of_a_shared_endpoint_is_not_named(alice: User, good: Endpoint) -> None:
     bob = User.objects.create(username="bob")
     port = free_port()
@@ -204,13 +217,14 @@ def test_servers_that_refuse_dcsc_move_data_bare_and_say_so(alice: User, folder:
     assert event.details == "DCSC P: 500 Command not supported."
     assert (task.faults, Event.objects.filter(task=task, is_error=True).count()) == (0, 0)
 
-    task = submit(alice, *refusing, (f"{folder}/file", f"{folder}/again"), options={"encrypt_data": True})
+    items = (f"{folder}/file", f"{folder}/new/again"), (f"{folder}/", f"{folder}/mirror/", True)
+    task = submit(alice, *refusing, *items, options={"encrypt_data": True})
     assert run(task) == "FAILED", told(task)
     fatal = seen(task)["fatal_error"]
     assert fatal["code"] == "UNSUPPORTED"
     assert fatal["description"].startswith("alice#one (the source): The data cannot be encrypted: the source server")
     assert fatal["description"].endswith("The server said: DCSC P: 500 Command not supported.")
-    assert not (folder / "again").exists()
+    assert {path.name for path in folder.iterdir()} == {"file", "copy"}
 
 
 @pytest.mark.toolkit

@@ -32,6 +32,9 @@ def scp(context: Context, arguments: Arguments) -> int:
     If DESTINATION is a folder, or ends with `/`, the copy has the name of the source in it. If SOURCE ends with `/`,
     the contents of that folder go into DESTINATION: `scp -r EP1:/X/ EP2:/Y/` makes /Y/a of /X/a.
 
+    With -s or --delete, a folder of the same name is the copy itself, so that the command can be repeated:
+    `scp -r -s 1 EP1:/X/d EP2:/Y/d` compares /Y/d with /X/d. `EP2:/Y/d/` would name a place for /Y/d/d.
+
     If the source is not there, the task is canceled, and the command fails. With -D, the task waits for the source
     until its deadline.
 
@@ -47,19 +50,22 @@ def scp(context: Context, arguments: Arguments) -> int:
     request = TransferRequest(
         source_endpoint=source.endpoint,
         destination_endpoint=destination.endpoint,
-        items=[_item(context, from_, Location(destination.endpoint, to), recursive=arguments["recursive"])],
+        items=[_item(context, arguments, from_, Location(destination.endpoint, to))],
         options=submissions.movement(arguments, arguments["sync"]),
         **submissions.common("scp", arguments, submissions.quoted(arguments)),
     )
     return _run(context, arguments, request)
 
 
-def _item(context: Context, source: str, destination: Location, *, recursive: bool) -> TransferItem:
-    to = destination.path
+def _item(context: Context, arguments: Arguments, source: str, destination: Location) -> TransferItem:
+    to, recursive = destination.path, arguments["recursive"]
     if source.endswith("/"):
         return TransferItem(source, to, recursive=True)
-    if to.endswith("/") or _is_folder(context, destination):
-        to = to.rstrip("/") + "/" + source.rpartition("/")[2]
+    name = source.rpartition("/")[2]
+    compares = recursive and (arguments["delete"] or arguments["sync"] is not None)
+    is_the_copy = compares and to.rpartition("/")[2] == name
+    if to.endswith("/") or (not is_the_copy and _is_folder(context, destination)):
+        to = to.rstrip("/") + "/" + name
     # With -r, the scan finds out whether the source is a folder.
     return TransferItem(source, to, recursive=None if recursive else False)
 

@@ -104,6 +104,10 @@ class LaneManager:
             self._file_queue.decided = True
             self._work.more_to_do()
 
+    async def is_possible(self) -> bool:
+        """See `LanePool.open_first`."""
+        return await self._lane_pool.open_first()
+
     def stop_feeding(self) -> None:
         self._closed_to_new = True
 

@@ -73,6 +73,19 @@ class LanePool:
             self._ahead_count = min(self._tuner.expected_lanes or LANES[FAR], self._tuner.most_lanes)
             self._ahead = self._work.spawn(self._open_ahead())
 
+    async def open_first(self) -> bool:
+        """Open a lane before anything is written, where the servers may refuse what the task demands of it.
+
+        Returns False where it could not be opened: the task has ended then, or the endpoints are tried again later.
+        """
+        if not self._work.spec.options.get("encrypt_data"):
+            return True
+        if self._ahead is not None:
+            await asyncio.wait([self._ahead])
+        if not self._open_lanes:
+            await self._open_and_park()
+        return bool(self._open_lanes)
+
     def allowed(self, wanted: int) -> int:
         """How many of these lanes may be open: fewer where a server is full."""
         return self._limit.allowed(self._now(), wanted)

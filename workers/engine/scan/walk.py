@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
 
@@ -86,7 +87,8 @@ class Walk:
         self._memory = TaskShare(work.control_sessions.memory)
         self._flushed_at = work.clock.now()
         self._begun = False
-        #: Makes the destination folder, while the source may be listed.
+        #: The destination folder is made while the source is listed, from the first entries on.
+        self._makes_meanwhile = False
         self._preparing: asyncio.Task[bool] | None = None
         #: The identity of the destination, where the source is on the same endpoint.
         self._avoid = ""
@@ -124,13 +126,17 @@ class Walk:
         """Prepare; in parallel with the listing of the source where the found files do not depend on it."""
         alone = not (self._work.same_endpoint or await self._work.storage_probe.is_possible())
         plain = alone and not self._sync and self._selection.links is Links.IGNORE
-        if plain and self._root.destination is not None:
-            self._preparing = asyncio.create_task(self._make_root())
-        else:
+        self._makes_meanwhile = plain and self._root.destination is not None
+        if not self._makes_meanwhile:
             await self._prepare()
 
+    def _permitted(self) -> None:
+        """The source can be listed: the destination may be made."""
+        if self._makes_meanwhile and self._preparing is None:
+            self._preparing = asyncio.create_task(self._folders.make(self._root.destination or ""))
+
     async def _prepared(self) -> None:
-        """Wait for the destination folder, before anything goes into it."""
+        """Wait for the destination folder, before anything goes into it. There is none if the root was not listed."""
         if self._preparing:
             await asyncio.shield(self._preparing)
 
@@ -156,8 +162,23 @@ class Walk:
     # ---- overridden for DELETE
 
     async def _make_root(self) -> bool:
-        """Make the destination folder and its missing parents. Returns False when it existed."""
-        return await self._folders.make(self._root.destination or "")
+        """Make the destination folder and its missing parents, where the source can be listed.
+
+        Returns False when it existed.
+        """
+        path = self._root.destination or ""
+        there = await self._work.control_sessions.answer(Side.DESTINATION, lambda session: session.stat(path or "/"))
+        if isinstance(there, Fault) and there.kind is Kind.FILE_NOT_FOUND:
+            await self._check_listing()
+        return await self._folders.make(path)
+
+    async def _check_listing(self) -> None:
+        """Raises FaultError where the source cannot be listed: nothing comes before the error."""
+        source = self._work.control_sessions.listing(Side.SOURCE, self._root.source or "/")
+        async with aclosing(source) as batches:
+            async for entries in batches:
+                if entries:
+                    break
 
     async def _prepare(self) -> None:
         """Make the destination folder, and read the facts of both roots that the walk needs."""
@@ -341,8 +362,10 @@ class Walk:
             self._work.spawn(self._feeder.look_ahead(folder.destination))
         with FoldedNames(self._work, folder, self._prepared, self._skip_or_fail) as names:
             async for entries in self._work.control_sessions.listing(Side.SOURCE, folder.source or "/"):
+                self._permitted()
                 copied = [one for one in entries if not self._destination_probe.is_ours(folder.source, one.name)]
                 await self._add_compared(folder, there, listing, names.apart(copied))
+            self._permitted()
             await self._add_compared(folder, there, listing, await names.late())
 
     async def _add_compared(
