@@ -2,20 +2,50 @@
 
 from __future__ import annotations
 
+import re
 import sys
+from urllib.parse import quote
 
 from django.core.exceptions import DisallowedHost
 from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.urls import Resolver404, resolve
 
 from .http import xml_documents
 from .http.errors import AWAY, BUSY, ERROR_HEADER, RETRY_AFTER, document
 
+_BASE = "/v0.10"
+#: Where routes of the API are; other paths may be pages.
+_ROUTES = (f"{_BASE}/", "/v2/", "/jobs")
+#: Other versions of the Transfer API, as programs write them.
+_VERSION = re.compile(r"\A(/transfer)?(/v[0-9]+(\.[0-9]+)*)?(?=/)")
+#: Characters of an address that are compared with routes.
+MAX_PATH = 2000
 _XML = ("application/xml", "text/xml")
 
 
 def not_found_page(request: HttpRequest, exception: Exception) -> HttpResponse:
-    """The answer for an unknown route (Django's handler404)."""
-    return plain(request, 404, "ClientError.NotFound", "There is no such resource in this API")
+    """The answer for an unknown route (Django's handler404), with the address that was probably meant."""
+    meant = _meant(request.path)
+    advice = f"; did you mean {meant}?" if meant else f"; GET {_BASE}/openapi describes all"
+    return plain(request, 404, "ClientError.NotFound", f"There is no such resource in this API{advice}")
+
+
+def _meant(path: str) -> str:
+    """A route like this path: without the slash at its end, and with the version of the API; "" where there is none."""
+    bare = re.sub("/+", "/", path)[:MAX_PATH].rstrip("/")
+    below = _VERSION.sub("", bare)
+    for like in (bare, _BASE + bare, _BASE + below):
+        if like != path and like.startswith(_ROUTES) and _is_route(like):
+            return quote(like, errors="replace")
+    return ""
+
+
+def _is_route(path: str) -> bool:
+    try:
+        resolve(path)
+    except Resolver404:
+        return False
+    return True
 
 
 def forbidden_page(request: HttpRequest, exception: Exception) -> HttpResponse:

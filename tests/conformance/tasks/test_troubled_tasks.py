@@ -172,6 +172,17 @@ def test_what_something_else_says_is_told_as_words(alice: User, good: Endpoint, 
         assert "is no FTP reply" in text or "no / service here" in text
 
 
+def test_a_folder_that_was_named_as_a_file_is_told(alice: User, folder: Path, good: Endpoint) -> None:
+    (folder / "in").mkdir()
+    task = submit(alice, good, good, ("/in", "/out", False))
+    assert run(task) == "FAILED", told(task)
+    fatal = seen(task)["fatal_error"]
+    assert fatal["code"] == "IS_A_DIRECTORY"
+    assert fatal["description"].endswith(
+        "/in: This is a folder; to transfer it with its contents, recursive must not be false."
+    )
+
+
 @pytest.mark.toolkit
 def test_a_folder_that_the_source_may_not_list_makes_none_at_the_destination(
     alice: User, folder: Path, gsi: Gsi

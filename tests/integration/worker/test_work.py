@@ -373,7 +373,9 @@ def test_a_task_with_failed_files_fails_with_their_most_frequent_code(alice: Use
     slice_end.finish(grant.task_id, grant.epoch)
     task = queries.get(alice, grant.task_id)
     assert (task.status, task.fatal_error_code) == ("FAILED", "PERMISSION_DENIED")
-    assert task.fatal_error_description == "3 of 4 file(s) failed, 1 arrived or were in place already."
+    assert task.fatal_error_description == (
+        "3 of 4 file(s) failed, 1 arrived or were in place already. /0/f1: 550 Permission denied"
+    )
     assert len(queries.skipped_errors(alice, grant.task_id).rows) == 3
 
 

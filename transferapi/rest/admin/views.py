@@ -176,5 +176,5 @@ def _number(request: Request, name: str, usual: int, most: int) -> int:
     if not text:
         return usual
     if not text.isascii() or not text.isdecimal() or len(text) > 19 or int(text) > most:
-        raise BadRequest(f"{name}: a whole number of at most {most}")
+        raise BadRequest(f"{name}: expected a whole number from 0 to {most}")
     return int(text)

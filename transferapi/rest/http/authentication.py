@@ -24,7 +24,7 @@ from identity.sessions.proof import SignInProof
 from transferapi.rest.middleware import Middleware
 
 from .client_certificates import subject_of
-from .errors import ConsentRequired
+from .errors import TOKEN_HEADER, ConsentRequired
 
 if TYPE_CHECKING:
     from rest_framework.views import APIView
@@ -45,12 +45,20 @@ class BearerAuthentication(BaseAuthentication):
         token = token.strip()
         found = bearer.authenticate(token) if scheme.lower() == "bearer" and 0 < len(token) <= MAX_TOKEN else None
         if found is None:
-            raise AuthenticationFailed("Token is not valid")
+            raise AuthenticationFailed(_refusal(scheme))
         proof.replace(found.proof)
         return found.user, found
 
     def authenticate_header(self, request: Request) -> str:
         return "Bearer"
+
+
+def _refusal(scheme: str) -> str:
+    """Nothing of the header is repeated but `Basic`: it may be a token."""
+    if scheme.lower() == "bearer":
+        return f"Token is not valid: it may have expired, or has been revoked. Send {TOKEN_HEADER}"
+    other = "Basic is" if scheme.lower() == "basic" else "Other schemes are"
+    return f"Send {TOKEN_HEADER}. {other} not read here"
 
 
 class HasScope(BasePermission):

@@ -9,6 +9,7 @@ ApiError(status, code, message)
     NotFound              the named thing does not exist, or the user may not see it
     ConsentRequired       the token lacks a scope; the answer names it
     RequestTooLarge       the body or the document is longer than allowed
+    MethodNotAllowed      the resource has other methods; the message names them
     UnsupportedMediaType  the body has another Content-Type than the route reads
     TooManyRequests       fair use: the answer says after how many seconds the client may try again
     Unavailable           the service is too busy at present
@@ -18,6 +19,8 @@ from __future__ import annotations
 
 import logging
 import secrets
+import uuid
+from collections.abc import Iterable
 from typing import Any
 from urllib.parse import quote
 
@@ -70,6 +73,9 @@ from transferapi.timers.errors import TimerEndedError, TimerHeldError
 
 log = logging.getLogger(__name__)
 
+#: How a program shows its token (RFC 6750, section 2.1).
+TOKEN_HEADER = "the header Authorization: Bearer TOKEN"  # noqa: S105 - no token
+
 #: The oldest clients recognize an error by this header alone.
 ERROR_HEADER = "X-Transfer-API-Error"
 
@@ -110,6 +116,15 @@ class RequestTooLarge(ApiError):  # noqa: N818
 class UnsupportedMediaType(ApiError):  # noqa: N818
     def __init__(self, message: str) -> None:
         super().__init__(415, "ClientError.UnsupportedMediaType", message)
+
+
+class MethodNotAllowed(ApiError):  # noqa: N818
+    """allowed: the methods of the resource."""
+
+    def __init__(self, method: str, allowed: Iterable[str]) -> None:
+        names = [name for name in allowed if name not in ("HEAD", "OPTIONS")]
+        message = f"{method} is not possible here; this resource has {', '.join(names)}"
+        super().__init__(405, "ClientError.MethodNotAllowed", message)
 
 
 class TooManyRequests(ApiError):  # noqa: N818
@@ -268,6 +283,8 @@ RETRY_AFTER = 5
 def handle(error: Exception, context: dict[str, Any]) -> Response:
     """DRF's exception handler. It answers every exception, and shows no internals of the service."""
     request = context["request"]
+    if isinstance(error, exceptions.MethodNotAllowed):
+        error = MethodNotAllowed(str(request.method), context["view"].allowed_methods)
     status, headers, body = answer(error, request)
     ours = error if status in (500, 503) else None
     log.log(
@@ -282,6 +299,8 @@ def handle(error: Exception, context: dict[str, Any]) -> Response:
 def answer(error: Exception, request: Any) -> tuple[int, dict[str, str], dict[str, Any]]:
     """Status, headers and document. request: anything with a path."""
     status, code, message = meaning(error, request_id(request))
+    if isinstance(error, EndpointNotFoundError):
+        message += _spelling(str(error.ref), request)
     headers = {ERROR_HEADER: code} | headers_of(error, status)
     body: dict[str, Any] = document(request, code, message)
     if isinstance(error, ConsentRequired):
@@ -290,6 +309,27 @@ def answer(error: Exception, request: Any) -> tuple[int, dict[str, str], dict[st
         body["authorization_parameters"] = error.authorization_parameters
         headers["WWW-Authenticate"] = error.challenge
     return status, headers, body
+
+
+def _spelling(name: str, request: Any) -> str:
+    """How to write the name of an endpoint in an address, where it was probably written wrongly; else ""."""
+    here = str(request.path)
+    if f"/endpoint/{name}" not in here:
+        return ""
+    if "%23" in name:
+        return ". It was encoded twice: write %23 for the # of a name, and not %2523"
+    # A client sends nothing of an address from the # on.
+    if not here.endswith(f"/endpoint/{name}") or "#" in name or _is_uuid(name):
+        return ""
+    return f". In an address, write %23 for the # of a name: /endpoint/{quote(name, errors='replace')}%23NAME"
+
+
+def _is_uuid(text: str) -> bool:
+    try:
+        uuid.UUID(text)
+    except ValueError:
+        return False
+    return True
 
 
 def headers_of(error: Exception, status: int) -> dict[str, str]:
@@ -311,6 +351,8 @@ def meaning(error: Exception, request_name: str) -> tuple[int, str, str]:
             return status, code, template.format(error=error)
     if isinstance(error, FaultError):
         return 502, "ExternalError", _shown(error.fault.advice or error.fault.kind)
+    if isinstance(error, exceptions.NotAuthenticated):
+        return 401, _STATUS_CODES[401], f"You are not signed in. Send {TOKEN_HEADER}"
     if isinstance(error, exceptions.APIException):
         code = _STATUS_CODES.get(error.status_code, "ClientError")
         return error.status_code, code, _ADVICE.get(error.status_code, str(error.detail))

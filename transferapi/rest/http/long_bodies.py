@@ -32,7 +32,8 @@ VALUES = 20
 TEXT_COST = 4 * 64
 #: A body with more octets is a large one: a process reads one at a time. Seconds that the next one waits for its turn.
 LARGE, WAIT_SECONDS = 1 << 20, 5.0
-#: The fields of items. Other fields are ignored.
+#: The fields of items. Of other fields only the names of a few stay, for a warning: so many, with so many characters.
+MOST_UNKNOWN, NAME = 5, 64
 FIELDS = (
     "DATA_TYPE", "source_path", "destination_path", "recursive", "external_checksum", "checksum_algorithm", "path",
 )  # fmt: skip
@@ -105,7 +106,7 @@ def read(file: IO[bytes]) -> Any:
     try:
         return _Reader(window).document()
     except json.JSONDecodeError as error:
-        raise ParseError(f"JSON parse error: {error.msg}: char {window.offset + error.pos}") from None
+        raise ParseError(f"JSON parse error: {error.msg}: {window.place(error.pos)}") from None
     except RecursionError:
         raise ParseError("JSON parse error: the document is nested too deeply") from None
     except ValueError as error:
@@ -127,6 +128,19 @@ class _Window:
         file.seek(0)
         self._decoder = codecs.getincrementaldecoder(json.detect_encoding(first))("surrogatepass")
         self.offset = 0
+        #: The line of the first character in memory, and the characters of that line before it.
+        self._line, self._column = 1, 0
+
+    def place(self, at: int) -> str:
+        """The place of a character of the text in memory, in the words of the standard library."""
+        line, column = self._after(self._text[:at])
+        return f"line {line} column {column + 1} (char {self.offset + at})"
+
+    def _after(self, text: str) -> tuple[int, int]:
+        """The line, and the characters of it, behind this beginning of the text in memory."""
+        breaks = text.count("\n")
+        column = len(text) - text.rfind("\n") - 1 if breaks else self._column + len(text)
+        return self._line + breaks, column
 
     def next(self) -> str:
         """The next character that is not blank, without consuming it; "" at the end."""
@@ -144,7 +158,7 @@ class _Window:
         """Consume the next character, which must be one of these."""
         found = self.next()
         if not found or found not in wanted:
-            raise json.JSONDecodeError(f"Expecting {' or '.join(wanted)}", self._text, self._at)
+            raise json.JSONDecodeError(f"Expecting {' or '.join(map(repr, wanted))}", self._text, self._at)
         self._at += 1
         return found
 
@@ -200,6 +214,7 @@ class _Window:
             return False
         data = self._file.read(PIECE)
         self._over = not data
+        self._line, self._column = self._after(self._text[: self._at])
         self.offset += self._at
         self._tried = False
         text = self._decoder.decode(data, self._over)
@@ -220,6 +235,7 @@ class _Reader:
         self._rest = 0
         self._kept = 0
         self._count = 0
+        self._unknown: set[str] = set()
 
     def document(self) -> Any:
         if self._window.next() != "{":
@@ -269,10 +285,19 @@ class _Reader:
         if not isinstance(value, dict):
             return _plain(value)
         kept = {name: _plain(value[name]) for name in FIELDS if name in value}
+        if len(kept) < len(value) and len(self._unknown) < MOST_UNKNOWN:
+            self._keep_unknown(value, kept)
         self._kept += sum(map(getsizeof, kept.values()))
         if self._kept > settings.LIMITS.submission + TEXT_COST * self._count:
             raise RequestTooLarge("The paths of the items take too much memory")
         return kept
+
+    def _keep_unknown(self, value: dict[str, Any], kept: dict[str, Any]) -> None:
+        """Keep the names of unknown fields, each in one item only."""
+        for name in value:
+            if name not in FIELDS and name[:NAME] not in self._unknown and len(self._unknown) < MOST_UNKNOWN:
+                self._unknown.add(name[:NAME])
+                kept[name[:NAME]] = None
 
 
 def _plain(value: Any) -> Any:

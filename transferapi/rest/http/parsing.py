@@ -219,22 +219,22 @@ def parse_id(text: str, refusal: Exception) -> uuid.UUID:
 
 
 @overload
-def query_number(query: QueryDict, name: str, default: int, *, most: int) -> int: ...
+def query_number(query: QueryDict, name: str, default: int, *, most: int, least: int = 0) -> int: ...
 @overload
-def query_number(query: QueryDict, name: str, default: None, *, most: int) -> int | None: ...
-def query_number(query: QueryDict, name: str, default: int | None, *, most: int) -> int | None:
-    """A whole number of the query, from 0; above `most` it is `most`."""
+def query_number(query: QueryDict, name: str, default: None, *, most: int, least: int = 0) -> int | None: ...
+def query_number(query: QueryDict, name: str, default: int | None, *, most: int, least: int = 0) -> int | None:
+    """A whole number of the query; below `least` it is `least`, and above `most` it is `most`."""
     text = query.get(name)
     if not text:
         return default
     if not (text.isascii() and text.isdecimal()) or len(text) > 18:
-        raise BadRequest(f"{name}: expected a whole number")
-    return min(int(text), most)
+        raise BadRequest(f"{name}: expected a whole number from {least} to {most}")
+    return max(least, min(int(text), most))
 
 
 def query_limit(query: QueryDict, default: int, most: int) -> int:
     """How many rows of a list the client asks for: at least one, or a page could not say where the next one begins."""
-    return max(1, query_number(query, "limit", default, most=most))
+    return query_number(query, "limit", default, most=most, least=1)
 
 
 def query_page(query: QueryDict, default: int, most: int, furthest: int) -> tuple[int, int]:

@@ -22,6 +22,7 @@ from identity.scim import clients, groups, users
 from identity.scim.models import ScimClient
 from transferapi.rest.http import json_documents, rate_limit
 from transferapi.rest.http.errors import (
+    TOKEN_HEADER,
     ApiError,
     NotFound,
     UnsupportedMediaType,
@@ -88,7 +89,7 @@ def _authenticated(request: HttpRequest) -> ScimClient:
     if not request.META.get("waybill.again"):
         rate_limit.check(rate_limit.take(client and f"scim:{client.pk}", address_of(request)))
     if client is None:
-        raise AuthenticationFailed("Token is not valid")
+        raise AuthenticationFailed(f"Token is not valid. Send {TOKEN_HEADER}")
     return client
 
 

@@ -19,6 +19,9 @@ from transferapi.tasks.states import FileState
 from . import renewal
 from .leases import hold
 
+#: Characters of a path and of an error in the description of a task that has failed.
+MAX_PATH, MAX_REASON = 200, 300
+
 
 def finish(task_id: uuid.UUID, epoch: int, now: datetime | None = None) -> None:
     """End the task: SUCCEEDED where no file failed, else FAILED. Raises ValueError while files or items are left."""
@@ -48,11 +51,15 @@ def _passed_over(count: int) -> events.NewEvent:
 
 
 def _fail_for_files(task: Task, now: datetime) -> None:
-    """Fail the task with the most frequent error of its files."""
+    """Fail the task with the most frequent error of its files, and with the words about the first of them."""
     failed = File.objects.filter(task=task, state=FileState.FAILED, error_code__isnull=False)
     code = failed.values_list("error_code").annotate(files=Count("id")).order_by("-files", "error_code")[0][0]
     done = task.files - task.files_failed
     text = f"{task.files_failed} of {task.files} file(s) failed, {done} arrived or were in place already."
+    first = failed.filter(error_code=code).order_by("pk")[0]
+    if first.error_details:
+        path = first.source_path or first.destination_path or ""
+        text += f" {path[:MAX_PATH]}: {first.error_details[:MAX_REASON]}"
     moves.fail(task.pk, moves.RUNNING, str(code), text, now, _numbers(task))
 
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from rest_framework.exceptions import ParseError
 
 from endpoints.models import Endpoint
 from identity.models import User
@@ -64,7 +65,26 @@ def test_a_document_is_the_same_in_whatever_pieces_it_comes(
 def test_of_items_only_what_items_have_is_kept_and_a_wrong_value_stays_wrong() -> None:
     items = [{**ITEM, "junk": [[]] * 9, "source_path": {"a": [1]}}, [1, 2], "x", None, 5]
     found = long_bodies.read(io.BytesIO(json.dumps({"DATA": items, "more": [1]}).encode()))
-    assert found == {"DATA": [{**ITEM, "source_path": ()}, (), "x", None, 5], "more": [1]}
+    assert found == {"DATA": [{**ITEM, "source_path": (), "junk": None}, (), "x", None, 5], "more": [1]}
+
+
+def test_of_the_names_of_unknown_fields_a_few_are_kept() -> None:
+    items = [{**ITEM, f"{number:03}" + "x" * 1000: "y" * 1000} for number in range(100)]
+    found = long_bodies.read(io.BytesIO(json.dumps({"DATA": items}).encode()))["DATA"]
+    unknown = [name for item in found for name in item if name not in ITEM]
+    assert unknown == [f"{number:03}" + "x" * 61 for number in range(5)]
+
+
+@pytest.mark.parametrize("piece", [1, 5, 1 << 18])
+def test_the_place_of_an_error_is_that_of_the_whole_document(piece: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(long_bodies, "PIECE", piece)
+    texts = '{\n"a": "b",\n"DATA": [\n {"path": "/x"},\n\n  {"path": }\n]}', '{"a":\n\n  tru}', '{"a": 1}\n\n  x'
+    for wrong in texts:
+        with pytest.raises(json.JSONDecodeError) as known:
+            json.loads(wrong)
+        with pytest.raises(ParseError) as found:
+            long_bodies.read(io.BytesIO(wrong.encode()))
+        assert str(found.value.detail) == f"JSON parse error: {known.value}"
 
 
 @pytest.mark.parametrize(

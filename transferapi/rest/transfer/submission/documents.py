@@ -211,7 +211,8 @@ _ACCEPTED = (
     Field[None]("task_link", LINK.ref, example=LINK.example),
     #: An extension of ours.
     Field[None](
-        "warning", t.about("a task that is under way and writes to the same place; null: none is known", t.MAYBE_TEXT)
+        "warning",
+        t.about("unknown fields, and a task that is under way and writes to the same place; null: none", t.MAYBE_TEXT),
     ),
 )
 _MESSAGE = "The {} has been accepted and a task has been created and queued for execution"
@@ -227,6 +228,7 @@ TRANSFER_RESULT, DELETE_RESULT = _accepted("transfer", "/transfer"), _accepted("
 CHECK_RESULT = ActionDocument(
     "submission_check",
     Field[None]("items", t.NUMBER, example=1),
+    Field[None]("warning", t.about("unknown fields, which are ignored; null: none", t.MAYBE_TEXT)),
     code="Possible",
     message="The transfer could be submitted",
     resource="/transfer/check",
@@ -238,7 +240,7 @@ RUN_AGAIN_RESULT = _accepted("run_again", f"/task/{_TASK}/run_again")
 def accepted(what: str, task: Task, *, made: bool, warning: str | None = None) -> dict[str, Any]:
     """The answer to a submission. what: "transfer" or "delete"; made: not by an earlier request with its id.
 
-    warning: see `items.overlaps`.
+    warning: see `unknown_fields` and `items.overlaps`.
     """
     repeated = f"This submission_id was used before; it is the {what} of this task"
     return {

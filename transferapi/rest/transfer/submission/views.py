@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from typing import cast
+from typing import Any, cast
 
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -26,7 +26,7 @@ from transferapi.tasks.submission import (
     submit_transfer,
 )
 
-from . import documents
+from . import documents, unknown_fields
 
 SYMLINK = documents.SYMLINK_ITEM.name
 
@@ -50,30 +50,35 @@ class SubmitTransfer(ItemsView):
     def post(self, request: Request) -> Response:
         document = documents.TRANSFER.open(request.data)
         asked = transfer_request(document, document.identifier("submission_id"))
-        return accepted(request, "transfer", *submit_transfer(self.user, asked))
+        unknown = unknown_fields.of_transfer(document)
+        return accepted(request, "transfer", *submit_transfer(self.user, asked), unknown)
 
 
 class CheckTransfer(ItemsView):
     @description.operation("Check a transfer without submitting it", body="transfer", answer="submission_check")
     def post(self, request: Request) -> Response:
-        asked = transfer_request(documents.TRANSFER.open(request.data), uuid.UUID(int=0))
+        document = documents.TRANSFER.open(request.data)
+        asked = transfer_request(document, uuid.UUID(int=0))
         check_transfer(self.user, asked)
-        return _possible(request, "transfer", len(asked.items))
+        return _possible(request, "transfer", len(asked.items), unknown_fields.of_transfer(document))
 
 
 class CheckDelete(ItemsView):
     @description.operation("Check a delete without submitting it", body="delete", answer="submission_check")
     def post(self, request: Request) -> Response:
-        asked = _delete_request(documents.DELETE.open(request.data))
+        document = documents.DELETE.open(request.data)
+        asked = _delete_request(document)
         check_delete(self.user, asked)
-        return _possible(request, "delete", len(asked.paths))
+        return _possible(request, "delete", len(asked.paths), unknown_fields.of_delete(document))
 
 
 class SubmitDelete(ItemsView):
     @description.operation("Submit a delete", body="delete", answer="delete_result", status=202)
     def post(self, request: Request) -> Response:
-        asked = _delete_request(documents.DELETE.open(request.data))
-        return accepted(request, "delete", *submit_delete(self.user, asked))
+        document = documents.DELETE.open(request.data)
+        asked = _delete_request(document)
+        unknown = unknown_fields.of_delete(document)
+        return accepted(request, "delete", *submit_delete(self.user, asked), unknown)
 
 
 def _delete_request(document: Document) -> DeleteRequest:
@@ -108,13 +113,15 @@ def _transfer_item(document: Document) -> TransferItem:
     return TransferItem(**documents.TRANSFER_ITEM.values(document))
 
 
-def accepted(request: Request, what: str, task: Task, made: bool) -> Response:
-    """The answer to a request that makes a task, as `documents.accepted` has it."""
-    warning = overlaps.warning(cast(User, request.user), task) if made else None
+def accepted(request: Request, what: str, task: Task, made: bool, unknown: str | None = None) -> Response:
+    """The answer to a request that makes a task, as `documents.accepted` has it. unknown: see `unknown_fields`."""
+    overlap = overlaps.warning(cast(User, request.user), task) if made else None
+    warning = " ".join(filter(None, (unknown, overlap))) or None
     body = documents.accepted(what, task, made=made, warning=warning)
     return Response({**body, "request_id": request_id(request), "resource": resource(request)}, status=202)
 
 
-def _possible(request: Request, what: str, items: int) -> Response:
+def _possible(request: Request, what: str, items: int, unknown: str | None) -> Response:
     """The answer of a check. Credentials and the number of tasks are checked when the request is submitted."""
-    return result(request, "Possible", f"The {what} could be submitted", DATA_TYPE="submission_check", items=items)
+    more: dict[str, Any] = {"DATA_TYPE": "submission_check", "items": items, "warning": unknown}
+    return result(request, "Possible", f"The {what} could be submitted", **more)
