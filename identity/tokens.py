@@ -2,6 +2,8 @@
 
 TokenError
 |- TooManyTokensError(limit)   this user has the maximum number
+|- TokenLabelError(field, reason)   the label is longer than one line of `MAX_LABEL` characters
+|- LifetimeError(field, reason)     the lifetime is not positive, or longer than `MAX_LIFETIME`
 |- TokenNotFoundError          no such token, or not one of this user
 """
 
@@ -13,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from django.db import transaction
 
 from .database_rows import row_by_id, single_row
-from .error_categories import CategorizedError, LimitExceededError, NotFoundError
+from .error_categories import CategorizedError, InvalidFieldError, LimitExceededError, NotFoundError
 from .hidden import Secret, digest_of, new_text
 from .models import ApiToken, User
 from .signals import account_changed
@@ -26,6 +28,9 @@ MAX_LENGTH = 256
 LAST_USED_PRECISION = timedelta(minutes=1)
 #: Tokens of one user; expired ones count until they are revoked.
 MOST = 100
+MAX_LABEL = 128
+#: The longest lifetime of a token that expires, and that of one for which nobody chooses another.
+MAX_LIFETIME, USUAL_LIFETIME = timedelta(days=3660), timedelta(days=90)
 
 
 class TokenError(CategorizedError):
@@ -36,24 +41,42 @@ class TooManyTokensError(TokenError, LimitExceededError):
     template = "A user has at most {self.limit} tokens"
 
 
+class TokenLabelError(TokenError, InvalidFieldError):
+    pass
+
+
+class LifetimeError(TokenError, InvalidFieldError):
+    pass
+
+
 class TokenNotFoundError(TokenError, NotFoundError):
     kind = "token"
 
 
-def issue(user: User, label: str = "", lifetime: timedelta | None = None) -> str:
-    """Create a token for this user; lifetime None: until revoked. The token cannot be read again later."""
-    return _make(user, label, lifetime)[1]
-
-
 def make(user: User, label: str, lifetime: timedelta | None = None) -> tuple[ApiToken, Secret]:
-    """Issue a token at the user's own request. Returns the row and the token. Raises TooManyTokensError."""
+    """Make a token: the only way to one, for the user and for the operator.
+
+    It counts against the bound of the user, is in the audit log, and its owner gets a mail. lifetime None: until it is
+    revoked. Returns the row and the token, which cannot be read again later. Raises TokenError.
+    """
+    if len(label) > MAX_LABEL or not label.isprintable():
+        raise TokenLabelError("label", f"it is one line of at most {MAX_LABEL} characters")
+    if lifetime is not None and not timedelta() < lifetime <= MAX_LIFETIME:
+        raise LifetimeError("lifetime", f"it is positive, and at most {MAX_LIFETIME.days} days")
+    token = new_text(PREFIX)
+    expires_at = None if lifetime is None else datetime.now(UTC) + lifetime
     with transaction.atomic():
         User.objects.select_for_update(no_key=True).get(pk=user.pk)
         if ApiToken.objects.filter(user=user).count() >= MOST:
             raise TooManyTokensError(MOST)
-        row, token = _make(user, label, lifetime)
-    account_changed.send(ApiToken, user=user, what="token_made", name=label)
+        row = ApiToken.objects.create(user=user, label=label, digest=digest_of(token), expires_at=expires_at)
+        account_changed.send(ApiToken, user=user, what="token_made", name=label)
     return row, Secret(token)
+
+
+def issue(user: User, label: str = "", lifetime: timedelta | None = None) -> str:
+    """The token that `make` makes, as text."""
+    return make(user, label, lifetime)[1].value
 
 
 def of(user: User) -> list[ApiToken]:
@@ -68,12 +91,6 @@ def revoke_own(user: User, token_id: uuid.UUID | str, actor: User | None = None)
     if not row.delete()[0]:
         raise unknown
     account_changed.send(ApiToken, user=user, what="token_revoked", name=row.label, actor=actor)
-
-
-def _make(user: User, label: str, lifetime: timedelta | None) -> tuple[ApiToken, str]:
-    token = new_text(PREFIX)
-    expires_at = None if lifetime is None else datetime.now(UTC) + lifetime
-    return ApiToken.objects.create(user=user, label=label, digest=digest_of(token), expires_at=expires_at), token
 
 
 def authenticate(token: str) -> User | None:

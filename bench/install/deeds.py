@@ -197,7 +197,7 @@ class Deeds:
     @property
     def _api(self) -> Api:
         if self._known is None:
-            token = self._ask("web", "waybill token alice").strip()
+            token = self._ask("web", "waybill token alice 2>/dev/null").strip()
             home = self.base / "client"
             home.mkdir(exist_ok=True)
             (home / "connection.json").write_text(json.dumps({"url": f"https://{HOSTS['web']}", "token": token}))

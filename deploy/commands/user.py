@@ -27,7 +27,10 @@ def declare(commands: Commands) -> None:
     certificate = commands.add("certificate", run_certificate, "let a certificate subject sign in as a user")
     certificate.add_argument("name")
     certificate.add_argument("subject", help="such as /O=Grid/OU=Site/CN=Name")
-    commands.add("token", run_token, "make an API token and print it").add_argument("name")
+    token = commands.add("token", run_token, "make an API token and print it; its user gets a mail")
+    token.add_argument("name")
+    token.add_argument("--label", default="waybill token", metavar="TEXT", help="what the user sees it is for")
+    token.add_argument("--days", type=int, metavar="N", help="lifetime in days (default 90); 0: until it is revoked")
     _declare_keys(commands)
 
 
@@ -103,10 +106,28 @@ def _said(arguments: argparse.Namespace) -> Any:
 
 
 def run_token(config: Config, arguments: argparse.Namespace) -> None:
+    """The standard output has the token alone."""
     user = user_of(arguments.name)
     from identity import tokens
 
-    say(tokens.issue(user, "waybill token"))
+    if not user.is_active:
+        raise StackError(f"{user.username} is deactivated: `waybill user activate {user.username}` first")
+    row, token = tokens.make(user, arguments.label, _lifetime(arguments.days))
+    end = f"until {row.expires_at:%Y-%m-%d %H:%MZ}" if row.expires_at else "until it is revoked"
+    sys.stderr.write(f"The token acts as {user.username} {end}. This is the only time that it is shown.\n")
+    say(token.value)
+
+
+def _lifetime(days: int | None) -> timedelta | None:
+    """Raises StackError for a number that no timedelta can be; `tokens.make` refuses the rest."""
+    from identity import tokens
+
+    if days == 0:
+        return None
+    try:
+        return tokens.USUAL_LIFETIME if days is None else timedelta(days=days)
+    except OverflowError:
+        raise StackError(f"--days: at most {tokens.MAX_LIFETIME.days}") from None
 
 
 def run_password(config: Config, arguments: argparse.Namespace) -> None:

@@ -18,6 +18,8 @@ from .home import Home, write_private
 
 OWNER = "go"
 USER = "demo"
+#: What its token, key and application are called.
+LABEL = "make up"
 #: Not an endpoint, but the port of the ssh shell.
 SSH = "ssh"
 
@@ -64,14 +66,17 @@ def _endpoint(name: str, port: int) -> str:
 
 
 def _token(home: Home) -> None:
-    """Keep a token that is still valid, or create one."""
+    """Keep a token that is still valid, or create one; it replaces those whose file was lost."""
     from identity import tokens
     from identity.models import User
 
     user, _ = User.objects.get_or_create(username=USER)
     token = home.read_token()
     if token is None or tokens.authenticate(token) != user:
-        write_private(home.token, tokens.issue(user, "make up") + "\n")
+        for lost in tokens.of(user):
+            if lost.label == LABEL:
+                tokens.revoke_own(user, lost.pk)
+        write_private(home.token, tokens.issue(user, LABEL) + "\n")
 
 
 def _password(home: Home) -> None:
@@ -99,7 +104,7 @@ def _ssh_key(home: Home) -> None:
     key = load_ssh_private_key(private, None).public_key()
     line = key.public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
     if ssh_keys.find(USER, public_keys.parse(line).blob) is None:
-        ssh_keys.add(User.objects.get(username=USER), line, "make up")
+        ssh_keys.add(User.objects.get(username=USER), line, LABEL)
     write_private(home.ssh_key, private.decode())
 
 
@@ -112,7 +117,7 @@ def _client(home: Home) -> None:
     kept = home.read_json(home.client)
     found = clients.authenticate(str(kept.get("id", "")), str(kept.get("secret", "")))
     if found is None or found.user != user:
-        application, secret = applications.make(user, applications.ApplicationSpec("make up"))
+        application, secret = applications.make(user, applications.ApplicationSpec(LABEL))
         assert secret is not None
         home.write_json(home.client, {"id": application.client_id, "secret": secret.value})
 

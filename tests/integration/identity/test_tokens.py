@@ -38,8 +38,23 @@ def test_hostile_tokens_are_nobodys(db: None, token: str) -> None:
 
 
 def test_an_expired_token_is_nobodys(alice: User) -> None:
-    assert tokens.authenticate(tokens.issue(alice, lifetime=timedelta(hours=1))) == alice
-    assert tokens.authenticate(tokens.issue(alice, lifetime=timedelta(seconds=-1))) is None
+    token = tokens.issue(alice, lifetime=timedelta(hours=1))
+    assert tokens.authenticate(token) == alice
+    ApiToken.objects.update(expires_at=datetime.now(UTC) - timedelta(seconds=1))
+    assert tokens.authenticate(token) is None
+
+
+@pytest.mark.parametrize("lifetime", [timedelta(), timedelta(seconds=-1), timedelta(days=3661)])
+def test_no_token_has_a_lifetime_that_is_over_or_too_long(alice: User, lifetime: timedelta) -> None:
+    with pytest.raises(tokens.LifetimeError):
+        tokens.make(alice, "backup", lifetime)
+    assert not ApiToken.objects.exists()
+
+
+@pytest.mark.parametrize("label", ["x" * 129, "two\nlines", "\0"])
+def test_a_label_is_one_line_of_at_most_128_characters(alice: User, label: str) -> None:
+    with pytest.raises(tokens.TokenLabelError):
+        tokens.make(alice, label)
 
 
 def test_a_revoked_token_is_nobodys_at_once(alice: User) -> None:

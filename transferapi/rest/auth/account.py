@@ -23,8 +23,8 @@ from transferapi.rest.openapi.types import wire_time
 
 from . import account_documents as documents
 
-#: Characters of a label, and seconds that a token may last where an end is asked for.
-MAX_LABEL, MAX_LIFETIME = 128, 10 * 366 * 86400
+#: Characters of a label of a certificate subject or a token.
+MAX_LABEL = tokens.MAX_LABEL
 
 
 class AccountView(View):
@@ -123,6 +123,8 @@ def _label(given: str | None) -> str:
 
 
 def _lifetime(seconds: int | None) -> timedelta | None:
-    if seconds is not None and not 1 <= seconds <= MAX_LIFETIME:
-        raise BadRequest(f"expires_in: it is a number of seconds from 1 to {MAX_LIFETIME}")
+    """Raises BadRequest with the name and the unit of the document."""
+    most = int(tokens.MAX_LIFETIME.total_seconds())
+    if seconds is not None and not 1 <= seconds <= most:
+        raise BadRequest(f"expires_in: it is a number of seconds from 1 to {most}")
     return None if seconds is None else timedelta(seconds=seconds)
