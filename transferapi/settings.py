@@ -209,6 +209,9 @@ FRONT_SERVERS = CONFIG.front_servers
 FRONT_SECRET = CONFIG.front_secret
 #: Where those are who watch the service: they see why it is not ready.
 MONITORS = CONFIG.monitors
+METRICS_TOKEN = CONFIG.metrics_token
+#: Where the front server ends TLS, as host:port; "": there is none.
+FRONT_TLS = CONFIG.front_tls
 #: Seconds for an operation on an endpoint, which leaves time for the response.
 OPERATION_SECONDS = float(CONFIG.operation_seconds)
 #: The collector of traces, its headers, and the part of submissions that is traced; "": no traces.

@@ -46,7 +46,7 @@ def openings(file: Path) -> Iterator[Finding]:
     except OSError as failure:
         yield error(f"{file} cannot be looked at: {failure.strerror}.", "Correct its permissions.")
         return
-    if _is_given(file):
+    if is_given(file):
         return
     if about.st_mode & (stat.S_IRWXO | stat.S_IWGRP):
         mode = stat.S_IMODE(about.st_mode)
@@ -57,7 +57,7 @@ def openings(file: Path) -> Iterator[Finding]:
         yield error(f"Every account can replace {file}: its folder is open.", f"chmod 700 {file.resolve().parent}")
 
 
-def _is_given(file: Path) -> bool:
+def is_given(file: Path) -> bool:
     """Whether the file, or its folder, is mounted from elsewhere, and cannot be written here."""
     # Path.is_mount is for folders only.
     is_mount = os.path.ismount(file) or os.path.ismount(file.parent)

@@ -18,7 +18,9 @@ from identity.gsi.host_check import check_host
 from identity.provider.signing_keys import key_file
 from identity.vault import store
 from transferapi.config import Config
+from transferapi.rest.metrics.front_certificate import NoCertificateError, certificate_of
 
+from .files import is_given
 from .findings import Finding, error, good, warning
 
 #: A certificate that ends within this time is named.
@@ -32,13 +34,14 @@ def check(config: Config) -> Iterator[Finding]:
     yield from _oidc(config)
     yield from _agents()
     yield from _web(config)
+    yield from _front(config)
     yield from _saml(config)
 
 
 def _vault(config: Config) -> Iterator[Finding]:
     if config.vault_key is None:
         return
-    yield from _age(config.vault_key_file, "vault", VAULT_DAYS, "waybill vault key")
+    yield from _age(config.vault_key_file, "vault", VAULT_DAYS, "the-keys-of-the-vault")
     try:
         found = store.status()
     except (DatabaseError, InterfaceError):
@@ -47,8 +50,8 @@ def _vault(config: Config) -> Iterator[Finding]:
     if found.missing:
         yield error(
             f"{found.missing} kept credentials are sealed by a key that is not configured.",
-            "Add the older key to WAYBILL_VAULT_KEY; `waybill vault status` names it. Without it their users must "
-            "give them anew.",
+            "Add the older key to the file of WAYBILL_VAULT_KEY, below the newest; `waybill vault status` names it. "
+            "Without it their users must give them anew.",
         )
     if found.broken:
         yield error(f"{found.broken} kept credentials were changed since they were sealed.", "Restore a backup.")
@@ -66,23 +69,30 @@ def _oidc(config: Config) -> Iterator[Finding]:
     keys = key_file.parse(config.oidc_key.value)
     signer = key_file.signer(keys, now)
     if signer.signs_from is None:
-        yield from _age(config.oidc_key_file, "identity token", OIDC_DAYS, "waybill oidc rotate")
+        yield from _age(config.oidc_key_file, "identity token", OIDC_DAYS, "the-key-of-openid-connect")
     elif now - signer.signs_from > timedelta(days=OIDC_DAYS):
-        yield _old("identity token", now - signer.signs_from, "waybill oidc rotate")
+        yield _old(config.oidc_key_file, "identity token", now - signer.signs_from, "the-key-of-openid-connect")
     yield good(f"{len(keys)} keys of identity tokens, one of which signs")
 
 
-def _age(path: Path | None, name: str, days: int, command: str) -> Iterator[Finding]:
+def _age(path: Path | None, name: str, days: int, section: str) -> Iterator[Finding]:
     """By the time of the file, for a key that does not say its age."""
     if path is None or not path.exists():
         return
     age = timedelta(seconds=time.time() - path.stat().st_mtime)
     if age > timedelta(days=days):
-        yield _old(name, age, command)
+        yield _old(path, name, age, section)
 
 
-def _old(name: str, age: timedelta, command: str) -> Finding:
-    return warning(f"The {name} key is {age.days} days old.", f"Replace it (`{command}`).")
+def _old(path: Path | None, name: str, age: timedelta, section: str) -> Finding:
+    """section: of the page about keys, with the commands for a file that this account may replace.
+
+    A file that a container is given read-only is replaced where it comes from: no command works on it in there.
+    """
+    do = f"Replace it (docs/operate/keys.md#{section})."
+    if path is not None and is_given(path):
+        do = "Replace its file outside of the container (docs/operate/compose.md#keys; with the chart, the Secret)."
+    return warning(f"The {name} key is {age.days} days old.", do)
 
 
 def _agents() -> Iterator[Finding]:
@@ -115,6 +125,25 @@ def _web(config: Config) -> Iterator[Finding]:
     except HostMismatchError as mismatch:
         yield error(
             f"The certificate of the web server does not fit WAYBILL_PUBLIC_URL: {mismatch.reason}", "Renew it."
+        )
+
+
+def _front(config: Config) -> Iterator[Finding]:
+    """The chain, and the way from outside, are tried by the check of the ports."""
+    if not config.front_tls:
+        return
+    name = urlsplit(config.public_url).hostname or ""
+    do = "Renew it, and let the front server read it (`nginx -s reload`)."
+    try:
+        certificate = certificate_of(config.front_tls, name)
+        yield ending("The certificate of the front server", certificate, do)
+        check_host(certificate, name)
+    except HostMismatchError as mismatch:
+        yield error(f"The certificate of the front server does not fit WAYBILL_PUBLIC_URL: {mismatch.reason}", do)
+    except (NoCertificateError, ValueError):
+        yield warning(
+            f"The certificate of the front server is not known: {config.front_tls} does not answer with TLS.",
+            "Start the front server, or name its address by WAYBILL_FRONT_ADDRESS.",
         )
 
 

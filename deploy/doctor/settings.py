@@ -12,11 +12,12 @@ from identity import user_names
 from identity.federation.saml import directory
 from transferapi.config import LOOPBACK_HOSTS, Config
 
+from . import container
 from .findings import Finding, error, good, warning
 
 
 def check(config: Config) -> Iterator[Finding]:
-    found = [*_missing(config), *_dangerous(config), *_institutions(config), *_of_django()]
+    found = [*_missing(config), *_dangerous(config), *container.check(config), *_institutions(config), *_of_django()]
     yield from found or [good("all are set")]
 
 

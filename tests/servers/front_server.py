@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import socket
+import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -31,6 +32,8 @@ class Nginx:
     def __init__(self, port: int, files: Mapping[str, str]) -> None:
         """files: what they hold, by name; nginx.conf is the first."""
         self.port = port
+        #: Of the server for http, where the mode has one.
+        self.redirect_port = free_port()
         self.folder = Path(tempfile.mkdtemp(prefix="waybill-nginx-"))
         self.folder.chmod(0o711)
         for name, text in files.items():
@@ -44,7 +47,10 @@ class Nginx:
             "FRONT_FOLDER": str(made.folder),
             "FRONT_RUN": str(made.folder),
             "FRONT_LISTEN": f"127.0.0.1:{port}",
+            "FRONT_REDIRECT": f"127.0.0.1:{made.redirect_port}",
+            "FRONT_ACME": str(made.folder / "acme"),
             "FRONT_TLS": "tls",
+            "PUBLIC_URL": "https://data.example.org",
             "RELAY": "127.0.0.1:9",
         }
         given["WEB_SECOND"] = values.get("WEB_SECOND", values["WEB"])
@@ -60,6 +66,11 @@ class Nginx:
         eventually(lambda: self._process.poll() is not None or (self.folder / "nginx.pid").exists())
         assert self._process.poll() is None, log.read_text()
         return self
+
+    def reload(self) -> None:
+        """As the page says. Raises CalledProcessError."""
+        words = [str(shutil.which("nginx", path=_PATH)), "-e", "stderr", "-c", str(self.folder / "nginx.conf")]
+        subprocess.run([*words, "-s", "reload"], check=True, capture_output=True, timeout=20)
 
     def __exit__(self, *_: object) -> None:
         stop(self._process)

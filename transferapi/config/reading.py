@@ -60,6 +60,14 @@ class Config(
         """Seconds for an operation on an endpoint, or for a logon at a MyProxy server."""
         return self.request_seconds - ANSWER_SECONDS
 
+    @property
+    def front_tls(self) -> str:
+        """Where this host reaches the TLS of the front server, as host:port; "": there is none."""
+        public = urlsplit(self.public_url)
+        if public.scheme != "https" or self.tls_certificate is not None:
+            return ""
+        return self.front_address or f"{public.netloc.rpartition('@')[2]}{'' if public.port else ':443'}"
+
 
 #: The variables by the names of their fields.
 _VARIABLES: dict[str, Variable] = {

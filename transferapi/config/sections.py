@@ -129,6 +129,18 @@ class WebSettings:
         "networks of those who watch the service, as CIDR, with commas: they see in /readyz why it is not ready, "
         "and /metrics (default: loopback)",
     )
+    metrics_token: Secret | None = secret(
+        "WAYBILL_METRICS_TOKEN",
+        values.long_secret,
+        "who sends this as a bearer token sees the same, from any address (or ..._FILE; default: nobody)",
+    )
+    front_address: str = variable(
+        "WAYBILL_FRONT_ADDRESS",
+        lambda text: values.name_and_port(text) if text else "",
+        "",
+        "host:port at which this web server reaches the TLS of the server in front, for the end of its certificate in "
+        "/metrics (default: those of WAYBILL_PUBLIC_URL, where that is https and WAYBILL_TLS_CERTIFICATE is not set)",
+    )
     request_seconds: int = variable(
         "WAYBILL_REQUEST_SECONDS",
         Whole(11, 600, "seconds"),

@@ -29,6 +29,7 @@ from deploy.stack.redis import Redis
 from endpoints.gridftp.faults import Fault, Kind
 from endpoints.models import Endpoint
 from endpoints.sharing.access import Access
+from identity import tokens
 from identity.audit import log
 from identity.models import Credential, User
 from tests import hostile_certificates as grid
@@ -36,7 +37,7 @@ from tests.integration.cast import submit, take
 from tests.integration.web.web_server import web_server
 from tests.store_connections import close_connections
 from tests.waiting import eventually
-from transferapi.config import load
+from transferapi.config import ConfigError, load
 from transferapi.rest.metrics import exposition
 from transferapi.rest.metrics.families import FAMILIES, OF_DATABASE
 from transferapi.rest.metrics.sampler import Sampler
@@ -129,6 +130,28 @@ def test_strangers_get_the_answer_of_an_unknown_path(client: Client) -> None:
         assert client.get("/metrics", REMOTE_ADDR="192.0.2.1").status_code == 200
         # A front server that is not known cannot lend its address, and a client cannot write its own.
         assert client.get("/metrics", HTTP_X_FORWARDED_FOR="192.0.2.1").status_code == 404
+
+
+def test_a_token_shows_the_metrics_to_any_address_and_nothing_else_does(client: Client, alice: User) -> None:
+    token = "m" * 40
+    with override_settings(METRICS_TOKEN=load({"WAYBILL_METRICS_TOKEN": token}).metrics_token):
+
+        def status(shown: str, path: str = "/metrics") -> int:
+            return client.get(path, REMOTE_ADDR="192.0.2.1", headers={"Authorization": shown}).status_code
+
+        assert (status(f"Bearer {token}"), status(f"bearer {token}")) == (200, 200)
+        wrong = ("", token, "Bearer ", f"Bearer {token}x", f"Bearer {token[:-1]}", f"Basic {token}", "Bearer \xff")
+        assert {status(shown) for shown in (*wrong, f"Bearer {tokens.issue(alice)}")} == {404}
+        # It opens no other door.
+        assert status(f"Bearer {token}", "/v0.10/submission_id") == 401
+        found = client.get("/readyz", REMOTE_ADDR="192.0.2.1", headers={"Authorization": f"Bearer {token}"}).json()
+        assert "checks" in found
+    assert client.get("/metrics", REMOTE_ADDR="192.0.2.1", headers={"Authorization": "Bearer "}).status_code == 404
+
+
+def test_a_short_token_of_metrics_is_refused_at_the_start() -> None:
+    with pytest.raises(ConfigError, match="WAYBILL_METRICS_TOKEN"):
+        load({"WAYBILL_METRICS_TOKEN": "short"})
 
 
 def test_workers_tally_files_and_faults(alice: User, ep1: Endpoint, ep2: Endpoint) -> None:

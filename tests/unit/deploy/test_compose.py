@@ -23,7 +23,8 @@ from transferapi.config import CHECKOUT, SECRETS, load
 SCHEMA = CHECKOUT / "tests" / "schemas" / "compose-spec.json"
 SCRIPT = "deploy/compose-secrets.sh"
 OURS = ("migrate", "web", "web2", "relay", "shell", "worker", "operator")
-_VARIABLE = re.compile(r"(?<!\$)\$\{(\w+)(?:(:?-|:\?)([^}]*))?\}")
+#: The innermost of nested ones first.
+_VARIABLE = re.compile(r"(?<!\$)\$\{(\w+)(?:(:?-|:[?+])([^{}]*))?\}")
 
 
 def document(**env_file: str) -> dict[str, Any]:
@@ -33,9 +34,13 @@ def document(**env_file: str) -> dict[str, Any]:
         name, how, default = found.groups()
         assert how != ":?" or env_file.get(name), f"{name} has to be given"
         given = env_file.get(name)
+        if how == ":+":
+            return default if given else ""
         return default or "" if given is None or (not given and how != "-") else given
 
-    text = _VARIABLE.sub(value, (CHECKOUT / "docker-compose.yml").read_text())
+    text = (CHECKOUT / "docker-compose.yml").read_text()
+    while _VARIABLE.search(text):
+        text = _VARIABLE.sub(value, text)
     found: dict[str, Any] = yaml.safe_load(text)
     return found
 
@@ -159,6 +164,38 @@ def test_each_service_has_an_address_of_its_own_in_the_network_of_the_front_serv
     assert set(fixed) <= set(inside[1:])
 
 
+def test_the_front_server_is_asked_for_its_certificate_where_it_has_one() -> None:
+    def address(**given: str) -> str:
+        return str(document(**given)["services"]["web"]["environment"]["WAYBILL_FRONT_ADDRESS"])
+
+    listens = f"{SERVICES['front']['networks']['front']['ipv4_address']}:8000"
+    assert (address(), address(WAYBILL_FRONT_TLS="./tls")) == ("", listens)
+    assert address(WAYBILL_FRONT_TLS="./tls", WAYBILL_FRONT_ADDRESS="") == ""
+    assert address(WAYBILL_FRONT_ADDRESS="data.example.org:443") == "data.example.org:443"
+
+
+def test_the_configuration_of_nginx_is_where_its_reload_looks_for_it() -> None:
+    front = SERVICES["front"]
+    assert "nginx -g" in front["command"][2]
+    assert front["environment"]["NGINX_ENVSUBST_OUTPUT_DIR"] == "/etc/nginx"
+    # It has a secret.
+    assert front["tmpfs"] == ["/etc/nginx:mode=700,size=1m"]
+
+
+def test_with_the_file_for_other_hosts_every_client_has_its_own_address() -> None:
+    public = yaml.safe_load((CHECKOUT / "deploy/compose-public.yml").read_text().replace("!override", ""))
+    schema = json.loads(SCHEMA.read_text())
+    jsonschema.validate(public, schema)
+    network = public["networks"]["front"]
+    assert network["enable_ipv6"] is True
+    first, second = (one["subnet"] for one in network["ipam"]["config"])
+    assert first == document()["networks"]["front"]["ipam"]["config"][0]["subnet"]
+    assert ipaddress.IPv6Network("fd00::/8").supernet_of(ipaddress.IPv6Network(second))  # RFC 4193
+    front = SERVICES["front"]
+    targets = {front["environment"][name] for name in ("WAYBILL_FRONT_LISTEN", "WAYBILL_FRONT_REDIRECT")}
+    assert targets == {f"{front['hostname']}:{one.split(':')[1]}" for one in public["services"]["front"]["ports"]}
+
+
 def test_servers_elsewhere_are_used_as_env_says() -> None:
     url, queue = "postgresql://me@db.example.org/waybill", "rediss://redis.example.org/0"
     given = document(DATABASE_URL=url, REDIS_URL=queue, WAYBILL_REDIS_PASSWORD_FILE="")["services"]["web"][
@@ -222,7 +259,7 @@ def test_the_commands_of_the_page_are_those_of_services_that_are_there() -> None
     for how, service in re.findall(rf"docker compose (run|exec) (?:\\\n\s+)?{options}(?:\\\n\s+{options})?(\w+)", page):
         assert service in SERVICES, (how, service)
         assert how == "exec" or service in ("operator", "migrate"), "a service with an address of its own may run"
-    for part in ("backup", "restore", "release", "keys", "install-keys"):
+    for part in ("backup", "restore", "release", "keys", "install-keys", "certificate", "vault-key"):
         checked = subprocess.run(
             ["sh", "-n"], input=commands(part), capture_output=True, text=True, timeout=60, check=False
         )

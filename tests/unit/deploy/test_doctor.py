@@ -24,6 +24,7 @@ from deploy import cli
 from deploy.commands.doctor import NAMES, report
 from deploy.doctor import (
     authorities,
+    container,
     disk,
     files,
     keys,
@@ -172,6 +173,63 @@ def test_old_keys(tmp_path: Path) -> None:
     only(keys._oidc(config(SigningKey(pem, NOW - 500 * DAY))), "warning", "500 days old")
     age = (NOW - 450 * DAY).timestamp()
     only(keys._oidc(config(SigningKey(pem))), "warning", "450 days old")
+
+
+def test_a_key_that_a_container_is_given_is_replaced_outside_of_it(
+    tmp_path: Path,
+) -> None:
+    """Mounted read-only, as docker-compose.yml does it: no command works on the file in there."""
+    age = timedelta(days=900)
+    path = tmp_path / "vault-key"
+    path.write_text("k")
+    assert "docs/operate/keys.md#the-keys-of-the-vault" in keys._old(path, "vault", age, "the-keys-of-the-vault").do
+    script = (
+        f"mount -t tmpfs keys {tmp_path} && echo k > {path} && mount -o remount,ro {tmp_path} && {sys.executable} -c "
+        f"'import django; django.setup(); from pathlib import Path; from datetime import timedelta; "
+        f'from deploy.doctor import keys; print(keys._old(Path("{path}"), "vault", timedelta(900), "x").do)\''
+    )
+    environ = {**os.environ, "DJANGO_SETTINGS_MODULE": "transferapi.settings"}
+    done = subprocess.run(
+        ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script],
+        capture_output=True, text=True, timeout=60, check=False, env=environ, cwd=CHECKOUT,
+    )  # fmt: skip
+    if "unshare" in done.stderr:
+        pytest.skip("no namespaces here")
+    assert "docs/operate/compose.md#keys" in done.stdout, done.stderr
+
+
+ROUTES = """Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT
+eth1\t00000000\t0100000A\t0003\t0\t0\t0\t00000000\t0\t0\t0
+eth0\t004DD50A\t00000000\t0001\t0\t0\t0\tF8FFFFFF\t0\t0\t0
+eth1\t0000000A\t00000000\t0001\t0\t0\t0\t0000FFFF\t0\t0\t0
+"""
+
+
+@pytest.mark.skipif(sys.byteorder != "little", reason="the table is one of a little-endian processor")
+@pytest.mark.parametrize(
+    ("monitors", "is_shared"),
+    [
+        ("127.0.0.0/8,::1/128,10.213.77.1/32", True),
+        ("10.0.0.0/8", True),
+        ("127.0.0.0/8,::1/128", False),
+        # A program with an address of its own in that network, and the gateway of another network.
+        ("10.213.77.6/32,10.0.0.1/32", False),
+    ],
+)
+def test_a_monitor_that_is_the_gateway_of_docker_is_every_client_whose_address_is_lost(
+    monitors: str, is_shared: bool
+) -> None:
+    config = load({"WAYBILL_MONITORS": monitors, "WAYBILL_FRONT_SERVERS": "10.213.77.2/32"})
+    found = container.shared(ROUTES, config.front_servers, config.monitors)
+    if is_shared:
+        only(found, "warning", "WAYBILL_MONITORS has 10.213.77.1")
+    else:
+        assert said(found) == []
+
+
+def test_outside_of_a_container_no_gateway_is_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(container, "MARKS", ())
+    assert said(container.check(load({"WAYBILL_MONITORS": "0.0.0.0/0", "WAYBILL_FRONT_SERVERS": "0.0.0.0/0"}))) == []
 
 
 def test_certificates_of_a_federation(tmp_path: Path) -> None:

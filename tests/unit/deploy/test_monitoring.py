@@ -48,6 +48,8 @@ FIRING: dict[str, tuple[str, str, str, int]] = {
     "WaybillRedisAway": ("waybill_redis_answers", "0x90", "1x90", 5),
     "WaybillCredentialsExpire": ('waybill_credentials_expiring{within="1d"}', "30x1500 90x200", "90x1700", 1600),
     "WaybillCertificateEnds": ("waybill_certificate_expires_seconds", "1209000x90", "1210000x90", 70),
+    "WaybillFrontCertificateEnds": ("waybill_front_certificate_expires_seconds", "1209000x90", "1210000x90", 70),
+    "WaybillFrontTlsAway": ("waybill_front_tls_answers", "0x90", "1x90", 20),
     "WaybillBackupOld": ("waybill_backup_age_seconds", "130000x90", "90000x90", 70),
 }
 #: More series that a rule needs.

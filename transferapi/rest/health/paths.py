@@ -9,6 +9,7 @@ from typing import Any
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
+from django.utils.crypto import constant_time_compare
 
 from transferapi.rest.http.trusted_proxies import address_of, is_in
 from transferapi.rest.metrics import exposition
@@ -28,7 +29,7 @@ _prober = Prober(CHECKS)
 class HealthPaths(Middleware):
     """Middleware, before the check of host names and all that needs the database.
 
-    The middleware before it must be `TrustedProxies`, because the addresses of monitors see more.
+    The middleware before it must be `TrustedProxies`, because monitors, by address or token, see more.
     """
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
@@ -70,8 +71,14 @@ def _readiness(request: HttpRequest) -> HttpResponse:
 
 
 def is_monitor(request: HttpRequest) -> bool:
-    """Whether this client may see reasons: its address is one of WAYBILL_MONITORS."""
-    return is_in(address_of(request), settings.MONITORS)
+    """Whether this client may see reasons: it has an address of WAYBILL_MONITORS, or sends WAYBILL_METRICS_TOKEN."""
+    return is_in(address_of(request), settings.MONITORS) or _has_token(request)
+
+
+def _has_token(request: HttpRequest) -> bool:
+    scheme, _space, shown = request.headers.get("Authorization", "").partition(" ")
+    token = settings.METRICS_TOKEN
+    return token is not None and scheme.lower() == "bearer" and constant_time_compare(shown, token.value)
 
 
 def _documents(findings: Mapping[str, ProbeResult]) -> dict[str, dict[str, Any]]:

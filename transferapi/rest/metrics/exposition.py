@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from itertools import accumulate
+from urllib.parse import urlsplit
 
 from django.conf import settings
 from prometheus_client import CollectorRegistry
@@ -15,13 +16,14 @@ from prometheus_client.registry import Collector
 from transferapi.tasks.upkeep import figures
 from transferapi.tasks.upkeep.figures import Values
 
-from . import certificate
+from . import certificate, front_certificate
 from .families import FAMILIES, OF_DATABASE, Type
 from .sampler import Sampler
 from .shared_counts import BUCKETS, COUNTS
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 _sampler = Sampler(figures.read)
+_front = front_certificate.FrontCertificateWatch()
 #: Seconds for Redis, and for a scrape.
 REDIS_TIMEOUT, TIMEOUT = 1.2, 2.8
 
@@ -58,12 +60,21 @@ def _of_web() -> Iterator[Metric]:
     yield _family("redis_round_trips", {(): sums.redis})
     left = certificate.seconds_left(settings.TLS_CERTIFICATE)
     yield _family("certificate_expires_seconds", {} if left is None else {(): left})
+    yield from _of_front()
     declared = FAMILIES["request_seconds"]
     family = HistogramMetricFamily(declared.name, declared.help, labels=declared.labels)
     for labels, one in sorted(COUNTS.histograms().items()):
         bounds = [*(str(bound) for bound in BUCKETS), "+Inf"]
         family.add_metric(labels, list(zip(bounds, accumulate(one.buckets), strict=True)), one.seconds)
     yield family
+
+
+def _of_front() -> Iterator[Metric]:
+    name = urlsplit(settings.PUBLIC_URL).hostname or ""
+    found = _front.look(settings.FRONT_TLS, name) if settings.FRONT_TLS else None
+    yield _family("front_tls_answers", {} if found is None else {(): float(found.answers)})
+    end = None if found is None else found.ends_at
+    yield _family("front_certificate_expires_seconds", {} if end is None else {(): end - time.time()})
 
 
 def _family(key: str, values: Values) -> Metric:

@@ -92,6 +92,12 @@ OF_WEB = (
     Family(
         "certificate_expires_seconds", _G, "Time to the end of WAYBILL_TLS_CERTIFICATE; missing where it is not set."
     ),
+    Family(
+        "front_certificate_expires_seconds",
+        _G,
+        "Time to the end of the certificate that the front server shows; missing where clients use no https.",
+    ),
+    Family("front_tls_answers", _G, "1: the front server answered with TLS; 0: not within 5 s."),
     Family("redis_round_trips", _C, "Connections to Redis that this web server used for a command or a pipeline."),
 )
 FAMILIES = {one.key: one for one in (*OF_DATABASE, *OF_SCRAPE, *OF_WEB)}
