@@ -51,6 +51,8 @@ from .engine.trace import NO_TRACE
 from .sessions.pool import SessionPool
 from .slice_preparation import prepare
 from .slices import trace as slice_trace
+from .slices.lease_keeper import LeaseKeeper
+from .slices.loop_watch import LoopWatch
 from .slices.threads import SliceThreads
 from .store import on_a_connection
 from .streaming.host import StreamingHost
@@ -86,6 +88,8 @@ class Runtime:
         self.slices: set[tuple[uuid.UUID, int]] = set()
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
         self._thread.start()
+        self.leases = LeaseKeeper()
+        LoopWatch(self.loop, self._thread).start()
 
     def _run(self) -> None:
         asyncio.set_event_loop(self.loop)
@@ -219,7 +223,7 @@ def _work(grant: leases.Grant, asked_at: int) -> None:
     trace = slice_trace.of(grant)
     if trace:
         trace.leased(asked_at, worker_name())
-    slice_, credential_provider = prepare(grant, runtime.pool, runtime.stop, streams, trace or NO_TRACE)
+    prepared = prepare(grant, runtime.pool, runtime.stop, streams, trace or NO_TRACE)
     tallies.add("slices")
     if grant.taken_over:
         tallies.add("takeovers")
@@ -227,13 +231,14 @@ def _work(grant: leases.Grant, asked_at: int) -> None:
     runtime.slices.add(mark)
     outcome: SliceResult | None = None
     try:
-        future: Future[SliceResult] = asyncio.run_coroutine_threadsafe(slice_, runtime.loop)
-        outcome = future.result()
+        with runtime.leases.keeping(prepared.store, prepared.fence):
+            future: Future[SliceResult] = asyncio.run_coroutine_threadsafe(prepared.slice_, runtime.loop)
+            outcome = future.result()
     finally:
         runtime.slices.discard(mark)
         if trace:
             trace.close(outcome)
-    runtime.loop.call_soon_threadsafe(credential_provider.clear)
+    runtime.loop.call_soon_threadsafe(prepared.credentials.clear)
     log.info("slice %d ended: %s", grant.epoch, outcome)
 
 

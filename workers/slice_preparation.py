@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.conf import settings
 
@@ -42,11 +42,11 @@ def prepare(
     stop: asyncio.Event,
     streams: TaskStreams | None = None,
     trace: Trace = NO_TRACE,
-) -> tuple[Coroutine[Any, Any, SliceResult], VaultCredentials]:
-    """The slice, to run on the loop of the pool, and its credentials, to be cleared afterwards."""
+) -> PreparedSlice:
     spec, ends = grant.spec, grant.accesses
     credential_provider = VaultCredentials(grant, ends, pool.forget)
     guards = {side: _access_guard(grant, side, end) for side, end in ends.items() if end.shared}
+    fence = Fence(leases.TTL.total_seconds() - MARGIN)
     sessions = RealSessions(
         spec,
         ServersBySide(
@@ -54,7 +54,7 @@ def prepare(
             data_hosts={side: end.host.data_hosts for side, end in ends.items()},
         ),
         pool,
-        Fence(leases.TTL.total_seconds() - MARGIN),
+        fence,
         session_key=credential_provider.session_key,
         resolve=address_gate.resolve,
         accept_address=address_gate.accepts,
@@ -80,7 +80,7 @@ def prepare(
         bounds=bounds(),
         trace=trace,
     )
-    return slice_, credential_provider
+    return PreparedSlice(slice_, credential_provider, store, fence)
 
 
 def _access_guard(grant: leases.Grant, side: Side, found: Access) -> ShareAccessGuard:
@@ -104,6 +104,18 @@ def _relay_token(grant: leases.Grant) -> str:
     if not source.personal:
         return dial.new_entrance_token(destination.pk, user_id=grant.owner_id, seconds=TOKEN_SECONDS)
     return dial.new_data_token([source.pk, destination.pk], user_id=grant.owner_id, seconds=TOKEN_SECONDS)
+
+
+class PreparedSlice(NamedTuple):
+    """A slice, to run on the loop of the pool, and its parts.
+
+    credentials: to be cleared afterwards. store, fence: of its lease.
+    """
+
+    slice_: Coroutine[Any, Any, SliceResult]
+    credentials: VaultCredentials
+    store: PostgresTaskStore
+    fence: Fence
 
 
 class SystemClock(CarriedClock):

@@ -21,6 +21,7 @@ from django.conf import settings
 from django.db import InterfaceError, OperationalError, close_old_connections, connection
 
 from endpoints.gridftp.faults import Fault, Side
+from endpoints.gridftp.wire.fence import Fence
 from identity.clock import CarriedClock, ClockReading, boottime
 from transferapi.outages.log_filter import is_told
 from transferapi.tasks.errors import LeaseLostError
@@ -70,6 +71,9 @@ LONGEST_RETRY = leases.TTL.total_seconds()
 RETRY_SECONDS = 0.2
 #: Seconds for a call that begins when the lease has run out by this worker's reckoning: the database decides.
 LEAST_SECONDS = 0.5
+#: Seconds after its last heartbeat at which a lease is renewed for a loop that stands still, and for how long that goes
+#: on: other workers take its tasks then.
+LATE_HEARTBEAT, KEPT_SECONDS = 1.8, 20.0
 #: Seconds after which a thread checks that its idle connection still works and is not too old.
 CHECK_SECONDS = 10.0
 
@@ -105,18 +109,47 @@ class PostgresTaskStore:
         self._clock = clock
         #: The `boottime` at which the lease runs out, unless a heartbeat renews it.
         self._until = boottime() + LONGEST_RETRY
+        self._keeping = False
         self._kinds = kinds
         self._trace = trace
         self._beats = beats
+        #: The `boottime` of the last heartbeat that the slice itself has asked for.
+        self._asked_at = boottime()
         self._compares = grant.spec.options.get("sync_level") is not None
 
     async def heartbeat(self) -> HeartbeatReply:
+        self._asked_at = boottime()
         reply, begun = await self._within_lease(self._beat, _threads.submit)
         # From its beginning: the database has renewed the lease later than that.
         self._until = begun + LONGEST_RETRY
         for beat in self._beats:
             await self._within_lease(beat, _threads.submit)
         return reply
+
+    def keep(self, fence: Fence) -> None:
+        """Called by a thread at intervals: renew the lease in the place of a slice whose loop stands still.
+
+        Not for longer than KEPT_SECONDS: then the task is better off with another worker.
+        """
+        now = boottime()
+        late = now - (self._until - LONGEST_RETRY)
+        if late > LATE_HEARTBEAT and now - self._asked_at < KEPT_SECONDS and not fence.closed and not self._keeping:
+            self._keeping = True
+            _threads.submit(self._keep, fence)
+
+    def _keep(self, fence: Fence) -> None:
+        begun = fence.now()
+        try:
+            _, self._until = on_a_connection(self._beat, LEAST_SECONDS)
+            self._until += LONGEST_RETRY
+            fence.extend(begun)
+        except LeaseLostError:
+            fence.close()
+        except (OperationalError, InterfaceError) as error:
+            if not is_told(error):
+                log.warning("a lease was not renewed: %s", type(error).__name__)
+        finally:
+            self._keeping = False
 
     def _beat(self) -> tuple[HeartbeatReply, float]:
         """The reply, and the `boottime` before it was asked for."""

@@ -91,6 +91,11 @@ class AgentConnection(ControlConnection):
     def peer_host(self) -> str:
         return self._address
 
+    @property
+    def server_address(self) -> None:
+        """Its socket leads to the relay, which many agents share."""
+        return None
+
     def _as_told(self, event: ControlEvent) -> ControlEvent:
         """The loss of the tunnel, or of the relay: the agent is away, and will be back."""
         if not isinstance(event, Lost):

@@ -172,6 +172,11 @@ class ControlConnection(asyncio.Protocol):
         return str(self._transport.get_extra_info("peername")[0])
 
     @property
+    def server_address(self) -> tuple[str, int] | None:
+        """The address and the port that it was connected to; None where it is reached in another way."""
+        return self.wire.server_address if self.wire is not None else None
+
+    @property
     def peer(self) -> tuple[str, int]:
         """The IP address and the port of the server; port 0 where it is reached through a program."""
         assert self._transport is not None

@@ -73,7 +73,8 @@ class ReplyParser:
         self._size = 0
         #: The first line of this reply ended with CR LF; and a line of a listing that has a bare LF so far.
         self._ends_crlf = False
-        self._held: bytes | None = None
+        self._held: list[bytes] = []
+        self._held_octets = 0
 
     @property
     def between_replies(self) -> bool:
@@ -85,14 +86,16 @@ class ReplyParser:
         *lines, rest = (self._buffer + data).split(b"\n")
         self._buffer = rest
         for line in lines:
-            if self._held is not None:
-                line, self._held = self._held + b"\n" + line, None
-            if len(line) > MAX_LINE:
+            if len(line) + self._held_octets > MAX_LINE:
                 raise ReplyError("a line too long", line)
             ends_crlf = line.endswith(b"\r")
             if not ends_crlf and self._code and self._ends_crlf and self._most() > MAX_REPLY:
-                self._held = line
+                self._held.append(line)
+                self._held_octets += len(line) + 1
                 continue
+            if self._held:
+                line = b"\n".join((*self._held, line))
+                self._held, self._held_octets = [], 0
             line = line[:-1] if ends_crlf else line
             reply = self._continue(line) if self._code else self._begin(line, ends_crlf)
             if reply is not None:

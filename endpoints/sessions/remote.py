@@ -16,6 +16,7 @@ from endpoints.gridftp.restriction import AllowedPath
 from endpoints.gridftp.streams import mode_s
 from endpoints.gridftp.streams.file_streams import FileReader, FileWriter, OctetShare
 from endpoints.gridftp.wire.fence import Fence
+from endpoints.gridftp.wire.put_off import SERVERS
 
 
 class RemoteSession(Protocol):
@@ -76,6 +77,7 @@ class SessionOpener(Protocol):
 
 async def open_session(host: str, port: int, login: Login, *, facts: str = SCAN_FACTS) -> RemoteSession:
     """A logged-in session. host: an address that has passed the gate. facts: of GridFTP listings. Raises FaultError."""
+    SERVERS.check(host, port)
     if isinstance(login, SessionOpener):
         return await login.open_session(host, port, facts=facts)
     return await GridFTPSession.open(host, port, login=login, facts=facts)

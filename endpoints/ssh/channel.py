@@ -20,12 +20,14 @@ from dataclasses import dataclass, field
 import paramiko
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key
+from paramiko.common import MSG_KEXINIT, cMSG_CHANNEL_DATA
 from paramiko.packet import Packetizer
 
 from identity.gsi.printable import error_text
 from identity.gsi.private_keys import open_key
 
 from .keys import fingerprint_of
+from .message_budget import MAX_GREETING, MessageBudget, TooManyMessagesError
 
 #: Families of host keys: an owner registers the fingerprint of one key, and a host has several.
 FAMILIES: dict[str, tuple[str, ...]] = {
@@ -42,8 +44,6 @@ _UNWANTED = {
 }
 #: Octets of one packet: OpenSSH's own limit. Without one a server could make us wait for, and store, 4 GB.
 MAX_PACKET = 256 * 1024
-#: Octets of text that a server may send before its version (RFC 4253, 4.2).
-MAX_BANNER = 64 * 1024
 #: Octets that wait to be copied: twice the window of the channel. paramiko itself has no limit.
 MAX_WAITING = 2 * 2**21
 #: Octets of the command's standard error that are kept.
@@ -174,6 +174,10 @@ class _BoundedPacketizer(Packetizer):
     #: Set once the channel is open.
     channel: paramiko.Channel | None = None
 
+    def __init__(self, connected: socket.socket) -> None:
+        super().__init__(connected)
+        self.budget = MessageBudget()
+
     def start_handshake(self, timeout: float) -> None:
         """Start no timer: its thread would outlive a failed handshake. The caller has a timeout of its own."""
 
@@ -185,12 +189,25 @@ class _BoundedPacketizer(Packetizer):
     def read_message(self) -> tuple[int, paramiko.Message]:
         if self.channel and len(self.channel.in_buffer) + len(self.channel.in_stderr_buffer) > MAX_WAITING:
             raise paramiko.SSHException("more than the window of the channel allows")
-        return super().read_message()
+        kind, message = super().read_message()
+        try:
+            self.budget.received(len(message.asbytes()))
+            if kind == MSG_KEXINIT:
+                self.budget.key_exchange()
+        except TooManyMessagesError as error:
+            raise paramiko.SSHException(error.reason) from None
+        return kind, message
+
+    def send_message(self, data: paramiko.Message) -> None:
+        octets = data.asbytes()
+        if octets[:1] == cMSG_CHANNEL_DATA:
+            self.budget.sent(len(octets))
+        super().send_message(data)
 
     def _read_timeout(self, timeout: float) -> bytes:
         data: bytes = super()._read_timeout(timeout)  # type: ignore[misc]
         self._banner += len(data)
-        if self._banner > MAX_BANNER:
+        if self._banner > MAX_GREETING:
             raise paramiko.SSHException("no ssh version in the first 64 KB")
         return data
 
@@ -229,6 +246,7 @@ def _start(transport: paramiko.Transport, options: BridgeOptions) -> paramiko.Ch
         channel = transport.open_session(timeout=options.timeout)
         assert isinstance(transport.packetizer, _BoundedPacketizer)
         transport.packetizer.channel = channel
+        transport.packetizer.budget.logged_in()
         channel.exec_command(options.command)
     except (paramiko.SSHException, EOFError, OSError) as error:
         refused = isinstance(error, paramiko.SSHException) and transport.is_active()

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import cast
+from typing import Literal, cast
 
 import asyncssh
 
@@ -19,8 +19,10 @@ from endpoints.gridftp.connection import session_fault
 from endpoints.gridftp.faults import Fault, FaultError, FaultScope, Kind, make_fault
 from endpoints.gridftp.wire import fenced_socket as wires
 from endpoints.gridftp.wire.fenced_socket import FencedSocket
+from endpoints.gridftp.wire.put_off import SERVERS
 from identity.gsi.printable import error_text
 
+from .bounded_connection import BoundedConnection, FloodError, open_connection, server_address
 from .channel import FAMILIES
 from .keys import fingerprint_of, parse_ssh_key, valid_fingerprint
 from .sshftp_login import KEY_REFUSED, NO_SSH, bounded_login, forget_family, known_families, remember_family
@@ -81,7 +83,7 @@ async def connect(
     timeout: float,
     jump: JumpHost | None = None,
     note_host_key: NoteHostKey | None = None,
-) -> asyncssh.SSHClientConnection:
+) -> BoundedConnection:
     """Log in. timeout: seconds for all of it. Raises FaultError.
 
     The connection closes a jump host's connection with its own end.
@@ -99,13 +101,22 @@ async def connect(
 
 async def shown_host_key(host: str, port: int, *, timeout: float, jump: JumpHost | None = None) -> str:
     """The fingerprint of the host key that a server shows; nobody logs in there. Raises FaultError."""
-    tunnel: asyncssh.SSHClientConnection | None = None
+    tunnel: BoundedConnection | None = None
+    options = asyncssh.SSHClientConnectionOptions(
+        config=None,
+        known_hosts=None,
+        x509_trusted_certs=None,
+        client_keys=None,
+        agent_path=None,
+        server_host_key_algs=_algorithms(list(FAMILIES)),
+        kex_algs=_EXCHANGES,
+    )
     try:
         async with asyncio.timeout(timeout):
             tunnel = await _jump_login(jump) if jump else None
-            key = await asyncssh.get_server_host_key(
-                host, port, tunnel=tunnel or (), server_host_key_algs=_algorithms(list(FAMILIES)), config=None
-            )
+            connection = await _open(host, port, options, "kex", tunnel)
+            key = connection.get_server_host_key()
+            connection.abort()
     except TimeoutError:
         raise FaultError(session_fault(Kind.TIMEOUT, f"no host key within {timeout:g} s")) from None
     except (OSError, asyncssh.Error) as error:
@@ -118,7 +129,7 @@ async def shown_host_key(host: str, port: int, *, timeout: float, jump: JumpHost
     return fingerprint_of(key.public_data)
 
 
-async def _through(jump: JumpHost, host: str, port: int, account: SshAccount) -> asyncssh.SSHClientConnection:
+async def _through(jump: JumpHost, host: str, port: int, account: SshAccount) -> BoundedConnection:
     tunnel = await _jump_login(jump)
     try:
         return await _log_in(host, port, account, tunnel)
@@ -127,7 +138,7 @@ async def _through(jump: JumpHost, host: str, port: int, account: SshAccount) ->
         raise
 
 
-async def _jump_login(jump: JumpHost) -> asyncssh.SSHClientConnection:
+async def _jump_login(jump: JumpHost) -> BoundedConnection:
     try:
         last: FaultError | None = None
         for address in await jump.resolve():
@@ -144,7 +155,7 @@ async def _jump_login(jump: JumpHost) -> asyncssh.SSHClientConnection:
 class _Pinned(asyncssh.SSHClient):
     """Accepts the one host key that is registered."""
 
-    def __init__(self, wanted: str, tunnel: asyncssh.SSHClientConnection | None) -> None:
+    def __init__(self, wanted: str, tunnel: BoundedConnection | None) -> None:
         self._wanted = wanted
         self._tunnel = tunnel
         self._connected = False
@@ -163,9 +174,7 @@ class _Pinned(asyncssh.SSHClient):
         return valid_fingerprint(self._wanted) and self.shown == self._wanted
 
 
-async def _log_in(
-    host: str, port: int, account: SshAccount, tunnel: asyncssh.SSHClientConnection | None
-) -> asyncssh.SSHClientConnection:
+async def _log_in(host: str, port: int, account: SshAccount, tunnel: BoundedConnection | None) -> BoundedConnection:
     """Try the key families until the host shows the registered key; a host has up to three keys. Raises FaultError."""
     families = known_families(account.host_key) or list(FAMILIES)
     seen: list[str] = []
@@ -207,10 +216,12 @@ async def _connect(
     account: SshAccount,
     client: _Pinned,
     families: Sequence[str],
-    tunnel: asyncssh.SSHClientConnection | None,
-) -> asyncssh.SSHClientConnection:
+    tunnel: BoundedConnection | None,
+) -> BoundedConnection:
     options = asyncssh.SSHClientConnectionOptions(
         config=None,
+        host=host,
+        port=port,
         known_hosts=([], [], []),
         x509_trusted_certs=None,
         client_factory=lambda: client,
@@ -232,13 +243,24 @@ async def _connect(
         keepalive_count_max=KEEPALIVES,
         tcp_keepalive=True,
     )
+    return await _open(host, port, options, "auth", tunnel)
+
+
+async def _open(
+    host: str,
+    port: int,
+    options: asyncssh.SSHClientConnectionOptions,
+    wait: Literal["auth", "kex"],
+    tunnel: BoundedConnection | None,
+) -> BoundedConnection:
+    SERVERS.check(*server_address(host, port, tunnel))
     if tunnel is not None:
-        connection = await asyncssh.connect(host, port, tunnel=tunnel, options=options)
+        connection = await open_connection(host, port, options, wait=wait, tunnel=tunnel)
         wire = wire_of(tunnel)
     else:
         wire = await wires.connect(host, port)
         try:
-            connection = await asyncssh.connect(host, port, sock=wire, options=options)
+            connection = await open_connection(host, port, options, wait=wait, wire=wire)
         except BaseException:
             wire.close()
             raise
@@ -246,7 +268,7 @@ async def _connect(
     return connection
 
 
-def wire_of(connection: asyncssh.SSHClientConnection) -> FencedSocket:
+def wire_of(connection: BoundedConnection) -> FencedSocket:
     """The socket by which the octets of this connection leave: its own, or that to the jump host."""
     return cast(FencedSocket, connection.get_extra_info("wire"))
 
@@ -272,12 +294,20 @@ class HostKeyError(FaultError):
         self.shown = shown
 
 
+def flood(reason: str) -> Fault:
+    """The fault of a server that sends more than its budget."""
+    advice = f"The ssh server sent {reason}, and is put off for a while. Its administrator should look at it."
+    return Fault(Kind.ENDPOINT_ERROR, scope=FaultScope.ENDPOINT, advice=advice, raw=reason)
+
+
 def _no_ssh(raw: str) -> Fault:
     return Fault(Kind.ENDPOINT_ERROR, scope=FaultScope.ENDPOINT, advice=NO_SSH, raw=raw)
 
 
 def _fault(error: OSError | asyncssh.Error, username: str) -> Fault:
     text = error_text(error)[:500]
+    if isinstance(error, FloodError):
+        return flood(error.reason)
     if isinstance(error, asyncssh.PermissionDenied):
         advice = KEY_REFUSED.format(account=username)
         return Fault(Kind.AUTH, scope=FaultScope.ENDPOINT, advice=advice, raw=text)

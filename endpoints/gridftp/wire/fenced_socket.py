@@ -34,6 +34,8 @@ class FencedSocket(socket.socket):
         self._fences: tuple[Fence, ...] = (opener,) if opener else ()
         self._by_user: dict[object, Fence] = {}
         self._off = False
+        #: Host and port that it was connected to.
+        self.server_address: tuple[str, int] | None = None
 
     def set_fence(self, user: object, fence: Fence | None) -> None:
         """The fence of one user of this socket; None: it has none now. Sessions may share a connection of ssh."""
@@ -109,6 +111,7 @@ async def connect(host: str, port: int) -> FencedSocket:
     try:
         connected.setblocking(False)
         await asyncio.get_running_loop().sock_connect(connected, (host, port))
+        connected.server_address = host, port
     except BaseException:
         connected.close()
         raise

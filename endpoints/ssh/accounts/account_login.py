@@ -20,6 +20,7 @@ from endpoints.gridftp.connection import CONNECT_TIMEOUT, ControlConnection, ses
 from endpoints.gridftp.control import Lost
 from endpoints.gridftp.faults import Fault, FaultError, FaultScope, Kind
 from endpoints.gridftp.streams.tls_streams import ClientDataConnection
+from endpoints.ssh.bounded_connection import BoundedConnection
 from endpoints.ssh.connection import JumpHost, NoteHostKey, SshAccount, connect, wire_of
 from endpoints.ssh.sftp.login import begin_session
 from endpoints.ssh.sftp.session import SftpSession
@@ -111,7 +112,7 @@ class AccountLogin:
             ssh.abort()
             raise
 
-    async def log_in(self, host: str, port: int, *, timeout: float) -> asyncssh.SSHClientConnection:
+    async def log_in(self, host: str, port: int, *, timeout: float) -> BoundedConnection:
         """The account's connection, for a command or for SFTP. Raises FaultError."""
         return await connect(
             host, port, self.account, timeout=timeout, jump=self.jump, note_host_key=self.note_host_key
@@ -120,7 +121,7 @@ class AccountLogin:
     def _connection(
         self,
         host: str,
-        ssh: asyncssh.SSHClientConnection,
+        ssh: BoundedConnection,
         running: RemoteProgram,
         found: AccountOffer,
         *,
@@ -152,7 +153,7 @@ class AccountLogin:
         session.offer = found.words
         return session
 
-    async def _start(self, ssh: asyncssh.SSHClientConnection, sent: ServerBlob) -> tuple[RemoteProgram, AccountOffer]:
+    async def _start(self, ssh: BoundedConnection, sent: ServerBlob) -> tuple[RemoteProgram, AccountOffer]:
         mark = _new_mark()
         arguments = (self.data_ports,) if self.data_ports else ()
         try:
@@ -191,7 +192,7 @@ def _remember_unforwarded(place: tuple[str, str]) -> None:
     _unforwarded.add(place)
 
 
-async def run(ssh: asyncssh.SSHClientConnection, mark: str, script: str) -> RemoteProgram:
+async def run(ssh: BoundedConnection, mark: str, script: str) -> RemoteProgram:
     """Start a script of `remote_shell`."""
     loop = asyncio.get_running_loop()
     begun = loop.time()
@@ -270,7 +271,7 @@ class AccountConnection(ControlConnection):
     def __init__(
         self,
         host: str,
-        ssh: asyncssh.SSHClientConnection,
+        ssh: BoundedConnection,
         running: RemoteProgram,
         found: AccountOffer,
         refuse_forwarding: Callable[[], object],
@@ -292,6 +293,10 @@ class AccountConnection(ControlConnection):
     @property
     def peer_host(self) -> str:
         return self._host
+
+    @property
+    def server_address(self) -> tuple[str, int]:
+        return self._ssh.server_address
 
     async def _forward(self, port: int) -> ClientDataConnection:
         """`ControlConnection.forward_data`: to the address at which the ssh server was reached, where both servers

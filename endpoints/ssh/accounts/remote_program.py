@@ -39,6 +39,9 @@ class RemoteProgram(asyncssh.SSHClientSession[bytes]):
     def __init__(self, mark: str) -> None:
         self._mark = mark.encode() + b" "
         self._head = bytearray()
+        #: The octets of it in which there is no end of a line.
+        self._looked_at = 0
+        #: Octets of lines without the mark, with their ends: a server may send empty lines without an end, too.
         self._skipped = 0
         #: The last line without the mark that is not empty.
         self._last = b""
@@ -101,16 +104,26 @@ class RemoteProgram(asyncssh.SSHClientSession[bytes]):
             await self._news.wait()
 
     def _next(self) -> list[str] | None:
-        """Skip other lines. A greeting without an end of line may stand before the mark."""
-        while b"\n" in self._head:
-            line, _, rest = bytes(self._head).partition(b"\n")
-            self._head[:] = rest
+        """Skip other lines. A greeting without an end of line may stand before the mark.
+
+        The time is linear in the octets: the lines that were read are removed together.
+        """
+        begin, found = 0, None
+        while found is None and self._skipped <= MAX_BANNER:
+            end = self._head.find(b"\n", max(begin, self._looked_at))
+            if end < 0:
+                self._looked_at = len(self._head)
+                break
+            line, begin = bytes(self._head[begin:end]), end + 1
             _, mark, report = line.partition(self._mark)
             if mark:
-                return report.decode("utf-8", "replace").split()
-            self._skipped += len(line)
-            self._last = line or self._last
-        return None
+                found = report.decode("utf-8", "replace").split()
+            else:
+                self._skipped += len(line) + 1
+                self._last = line or self._last
+        del self._head[:begin]
+        self._looked_at = max(0, self._looked_at - begin)
+        return found
 
     def _check(self) -> None:
         if not self._begun and is_sftp(bytes(self._head[:5])):

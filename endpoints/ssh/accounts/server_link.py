@@ -12,12 +12,13 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
-import asyncssh
-
 from endpoints.gridftp.agent.ssh_account import EARLY_CREDIT
 from endpoints.gridftp.agent.tunnel import octet_stream
 from endpoints.gridftp.agent.tunnel.frames import FrameError
 from endpoints.gridftp.agent.tunnel.multiplexer import ChannelHandler, Multiplexer, TunnelChannel
+from endpoints.gridftp.wire.put_off import SERVERS
+from endpoints.ssh.bounded_connection import BoundedConnection
+from endpoints.ssh.message_budget import MessageBudget, TooManyMessagesError
 
 from .offer import AccountOffer
 from .remote_program import WINDOW, RemoteProgram
@@ -30,7 +31,7 @@ _LOST = "the ssh connection has ended"
 class ServerLink(asyncio.Protocol):
     """One ssh connection with our server in it; it is closed with its last session."""
 
-    def __init__(self, ssh: asyncssh.SSHClientConnection, running: RemoteProgram, found: AccountOffer) -> None:
+    def __init__(self, ssh: BoundedConnection, running: RemoteProgram, found: AccountOffer) -> None:
         self.ssh = ssh
         self.running = running
         self.found = found
@@ -38,6 +39,8 @@ class ServerLink(asyncio.Protocol):
         self._unpacker = octet_stream.Unpacker()
         self._transport: asyncio.Transport
         self._channels = Multiplexer(1, self._write, _refuse_channel)
+        self._budget = MessageBudget()
+        self._budget.logged_in()
         self.lost = ""
         #: Called once.
         self.when_lost: Callable[[], object] = lambda: None
@@ -72,8 +75,12 @@ class ServerLink(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         try:
             for frame in self._unpacker.feed(data):
+                self._budget.received(len(frame))
                 self._channels.receive(frame)
         except FrameError as error:
+            self._lose(f"our server in the account is not itself: {error}")
+        except TooManyMessagesError as error:
+            SERVERS.note(*self.ssh.server_address, f"our server in the account sent {error}")
             self._lose(f"our server in the account is not itself: {error}")
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -88,6 +95,7 @@ class ServerLink(asyncio.Protocol):
 
     def _write(self, frame: bytes) -> None:
         if not (self.lost or self._transport.is_closing()):
+            self._budget.sent(len(frame))
             self._transport.write(octet_stream.packed(frame))
 
 

@@ -6,10 +6,9 @@ import asyncio
 from dataclasses import dataclass, field
 from functools import cached_property
 
-import asyncssh
-
 from endpoints.gridftp.connection import CONNECT_TIMEOUT, ControlConnection, session_fault
 from endpoints.gridftp.faults import FaultError, Kind, make_fault
+from endpoints.ssh.bounded_connection import BoundedConnection
 from endpoints.ssh.connection import NoteHostKey, SshAccount, connect
 
 from .session import SftpSession
@@ -45,7 +44,7 @@ class SftpLogin:
         return await begin_session(connection, timeout)
 
 
-async def begin_session(connection: asyncssh.SSHClientConnection, timeout: float) -> SftpSession:
+async def begin_session(connection: BoundedConnection, timeout: float) -> SftpSession:
     """An SFTP session on a connection that is logged in; the connection is its own. Raises FaultError."""
     loop = asyncio.get_running_loop()
     begun = loop.time()

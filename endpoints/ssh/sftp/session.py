@@ -21,6 +21,7 @@ from endpoints.gridftp.restriction import AllowedPath, not_restricted
 from endpoints.gridftp.streams.digest import ALGORITHMS, Digest
 from endpoints.gridftp.streams.file_streams import OctetBudget, OctetShare
 from endpoints.gridftp.wire.fence import Fence
+from endpoints.ssh.bounded_connection import BoundedConnection
 from endpoints.ssh.connection import wire_of
 from identity.gsi.printable import quoted
 
@@ -57,7 +58,7 @@ class SftpSession:
     #: Why an `ssh` endpoint is used by SFTP, a sentence for an event.
     offer = ""
 
-    def __init__(self, connection: asyncssh.SSHClientConnection) -> None:
+    def __init__(self, connection: BoundedConnection) -> None:
         self.home = "/"
         self.places: Mapping[str, str] = {}
         self.round_trip: float | None = None
@@ -74,7 +75,7 @@ class SftpSession:
         self._patience: list[float] = []
 
     @classmethod
-    async def begin(cls, connection: asyncssh.SSHClientConnection) -> Self:
+    async def begin(cls, connection: BoundedConnection) -> Self:
         """Open the SFTP channel of a connection that is logged in, and learn the account's home."""
         session = cls(connection)
         try:
@@ -87,6 +88,11 @@ class SftpSession:
         return session
 
     # ---- its state
+
+    @property
+    def server_address(self) -> tuple[str, int]:
+        """Its server in `put_off`."""
+        return self._connection.server_address
 
     @property
     def usable(self) -> bool:

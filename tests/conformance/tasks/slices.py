@@ -23,7 +23,7 @@ async def work(task: Task) -> str:
     taken = await asyncio.to_thread(in_thread, lambda: leases.acquire(task.pk, "worker"))
     if isinstance(taken, leases.Grant):
         pool = SessionPool()
-        slice_, _ = slice_preparation.prepare(taken, pool, asyncio.Event())
+        slice_ = slice_preparation.prepare(taken, pool, asyncio.Event()).slice_
         await slice_
         await end_pool(pool)
     return await asyncio.to_thread(in_thread, lambda: status(task))
@@ -35,7 +35,7 @@ async def try_once(task: Task) -> None:
     taken = await asyncio.to_thread(in_thread, lambda: leases.acquire(task.pk, "worker"))
     assert isinstance(taken, leases.Grant)
     pool = SessionPool()
-    slice_, _ = slice_preparation.prepare(taken, pool, stop)
+    slice_ = slice_preparation.prepare(taken, pool, stop).slice_
     running = asyncio.create_task(slice_)
     while not await asyncio.to_thread(in_thread, lambda: has_tried(task)):  # noqa: ASYNC110 (the database is polled)
         await asyncio.sleep(0.02)

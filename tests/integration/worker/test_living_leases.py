@@ -19,6 +19,7 @@ from django.utils import timezone
 
 from deploy.doctor import servers
 from endpoints import permissions
+from endpoints.gridftp.wire.fence import Fence
 from endpoints.models import AccessRule, Endpoint
 from identity import clock
 from identity.clock import CarriedClock, ClockReading, boottime, moment
@@ -36,6 +37,7 @@ from transferapi.tasks.worker import measurements, pending_files, settling
 from transferapi.tasks.worker.leases import TTL, Grant, LeaseEpoch, LeaseRefusal, acquire, heartbeat, hold
 from workers import runtime, slice_preparation, wall_clock
 from workers import store as stores
+from workers.slices.lease_keeper import LeaseKeeper
 from workers.store import PostgresTaskStore
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(90)]
@@ -276,6 +278,74 @@ def test_an_error_of_the_database_after_the_lease_is_a_lost_lease(grant: Grant) 
 
     with pytest.raises(LeaseLostError):
         run(grant, work)
+
+
+# ---- a loop that stands still
+
+
+def stand_still(seconds: float, until: Callable[[], bool] = lambda: False) -> None:
+    end = time.monotonic() + seconds
+    while not until() and time.monotonic() < end:
+        time.sleep(0.05)
+
+
+def stood_still(grant: Grant, asked_before: float = 0.0) -> tuple[datetime, bool]:
+    """When the lease ended before its loop stood still for a moment, and whether the fence is open for longer now.
+
+    asked_before: seconds since the slice has last asked for a heartbeat.
+    """
+    fence = Fence(60.0)
+
+    async def work(store: PostgresTaskStore) -> tuple[datetime, bool]:
+        reply, begun = await store.heartbeat(), fence.now()
+        assert reply.time is not None
+        fence.extend(begun)
+        store._asked_at -= asked_before
+        with LeaseKeeper().keeping(store, fence):
+            stand_still(1.0)
+            stand_still(20.0, until=lambda: not store._keeping)
+        return reply.time + TTL, fence.seconds_left > 60.0 - (fence.now() - begun) + 0.05
+
+    return run(grant, work)
+
+
+def test_a_lease_is_renewed_while_the_loop_of_its_slice_stands_still(
+    grant: Grant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stores, "LATE_HEARTBEAT", 0.2)
+    before, is_open_for_longer = stood_still(grant)
+    assert expiry() > before + timedelta(seconds=0.1)
+    assert is_open_for_longer
+
+
+def test_a_lease_is_not_renewed_where_heartbeats_come_in_time(grant: Grant) -> None:
+    before, is_open_for_longer = stood_still(grant)
+    assert abs(expiry() - before) < timedelta(seconds=0.1)
+    assert not is_open_for_longer
+
+
+def test_a_loop_that_stands_still_for_long_loses_its_leases(grant: Grant, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stores, "LATE_HEARTBEAT", 0.2)
+    before, is_open_for_longer = stood_still(grant, asked_before=stores.KEPT_SECONDS)
+    assert abs(expiry() - before) < timedelta(seconds=0.1)
+    assert not is_open_for_longer
+
+
+def test_a_lease_that_another_worker_has_closes_the_fence_of_a_loop_that_stands_still(
+    grant: Grant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stores, "LATE_HEARTBEAT", 0.2)
+    fence = Fence(60.0)
+    fence.extend(fence.now())
+
+    async def work(store: PostgresTaskStore) -> None:
+        store._until = boottime() + stores.LONGEST_RETRY - 1.0
+        await stores.in_a_thread(lambda: Lease.objects.update(epoch=2, worker="other"))
+        with LeaseKeeper().keeping(store, fence):
+            stand_still(20.0, until=lambda: fence.closed)
+
+    run(grant, work)
+    assert fence.closed
 
 
 # ---- clocks

@@ -19,7 +19,7 @@ _CLIENTS = {
 #: The calls that open a connection; with `sock` it uses one that is open.
 _OPENERS = frozenset({"open_connection", "create_connection", "open_unix_connection", "create_unix_connection"})
 #: Channels inside a connection of ssh.
-_WITHIN_SSH = frozenset({"self._ssh"})
+_WITHIN_SSH = frozenset({"self._ssh", "tunnel"})
 
 
 def sockets_of_its_own(text: str) -> Iterator[str]:
