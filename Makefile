@@ -69,14 +69,17 @@ venv-test:
 
 lock: venv-test ## write the lock files anew from pyproject.toml
 	@$(VENV)/bin/uv pip compile -q --upgrade --generate-hashes --no-header --universal --python-version 3.11 \
-		--no-emit-index-url --no-emit-find-links pyproject.toml -o requirements.lock
+		--no-emit-index-url --no-emit-find-links --extra build --extra embedded pyproject.toml -o requirements.lock
 	@$(VENV)/bin/uv pip compile -q --upgrade --generate-hashes --no-header --universal --python-version 3.11 \
-		--no-emit-index-url --no-emit-find-links --extra test -c requirements.lock pyproject.toml -o requirements-test.lock
+		--no-emit-index-url --no-emit-find-links --extra build --extra embedded --extra test -c requirements.lock pyproject.toml \
+		-o requirements-test.lock
+	@$(PYTHON_IN_VENV) -m deploy.release.wheels --strict requirements.lock requirements-test.lock
 
-audit: venv ## ask the package index for holes known in what is pinned
+audit: venv ## ask the package index for holes known in what is pinned, and for wheels that are missing
 	@if [ -z "$${SSL_CERT_FILE:-}" ] && [ -r /etc/ssl/certs/ca-certificates.crt ]; then \
 		export SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt; fi; \
-	exec $(PYTHON_IN_VENV) -m deploy.release.audit requirements.lock requirements-test.lock
+	$(PYTHON_IN_VENV) -m deploy.release.audit requirements.lock requirements-test.lock && \
+	exec $(PYTHON_IN_VENV) -m deploy.release.wheels requirements.lock requirements-test.lock
 
 drill: venv-test ## faults in docker-compose.yml, in a Docker Engine of its own, as root: a table of what each costs
 	@$(PYTHON_IN_VENV) -m bench.drill --faults "$(FAULTS)" --base "$(DRILL_FOLDER)" --write "$(DRILL_FOLDER)/table.md"

@@ -14,15 +14,16 @@ if [ "$lock" = requirements.lock ] && "$venv/bin/python" -c '' 2>/dev/null; then
     if [ "$(cat "$stamp" 2>/dev/null)" = "$want_tests" ]; then exit 0; fi
 fi
 
+# These have wheels of all libraries (deploy/release/wheels.py).
 python=""
 for candidate in ${PYTHON:-python3 python3.14 python3.13 python3.12 python3.11}; do
-    if "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+    if "$candidate" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 14))' 2>/dev/null; then
         python=$candidate
         break
     fi
 done
 if [ -z "$python" ]; then
-    echo "Waybill needs Python 3.11 or newer; set PYTHON=/path/to/python3 if it has another name." >&2
+    echo "Waybill needs Python 3.11, 3.12, 3.13 or 3.14; set PYTHON=/path/to/python3 if it has another name." >&2
     exit 1
 fi
 
@@ -65,7 +66,11 @@ if [ -z "${SSL_CERT_FILE:-}" ] && [ -r $system_certificates ]; then export SSL_C
 # pip reads settings that uv does not, such as a mirror in pip.conf: slower, it is the second try. Compiled at once: by
 # root, an instance runs as an account that cannot write here.
 "$venv/bin/uv" pip sync -q --compile-bytecode --require-hashes "$lock" </dev/null ||
-    "$venv/bin/python" -m pip install -q --no-input --require-hashes -r "$lock" </dev/null
+    "$venv/bin/python" -m pip install -q --no-input --require-hashes -r "$lock" </dev/null || {
+    echo "The libraries could not be installed into $PWD/$venv (see above; $(df -Ph "$venv" | awk 'END { print $4 }') free)." >&2
+    echo "They have wheels for Python 3.11 to 3.14 on x86_64 and aarch64; this is $("$python" -V) on $(uname -m)." >&2
+    exit 1
+}
 # The console script `waybill`, from this checkout; setuptools, which builds it, is in the locks.
 "$venv/bin/uv" pip install -q --no-deps --no-build-isolation --offline -e . </dev/null
 echo "$want $lock" >"$stamp"

@@ -12,6 +12,7 @@ import redis
 from django.conf import settings
 from django.db import DatabaseError, InterfaceError, connection
 
+from deploy.stack.redis import OLDEST as REDIS
 from transferapi import redis_client
 from transferapi.config import CHECKOUT, Config
 from transferapi.rest.health.checks import REDIS_SECONDS
@@ -19,7 +20,7 @@ from transferapi.version import service_version
 
 from .findings import Finding, error, good, warning
 
-PYTHON, POSTGRES, REDIS = (3, 11), 14, (6, 2)
+PYTHON, POSTGRES = (3, 11), 14
 LOCK = CHECKOUT / "requirements.lock"
 _PINNED = re.compile(r"^([A-Za-z0-9._-]+)(?:\[[^]]*\])?==([^\s;\\]+)( ;)?", re.MULTILINE)
 

@@ -72,22 +72,29 @@ class Index:
         who, _, host = parts.netloc.rpartition("@")
         folder = parts.path.rstrip("/").removesuffix("/simple")
         self.address = urlunsplit((parts.scheme, host, f"{folder}/pypi", "", ""))
+        self.simple = urlunsplit((parts.scheme, host, parts.path.rstrip("/"), "", ""))
         self._password = f"Basic {base64.b64encode(unquote(who).encode()).decode()}" if who else None
 
     def look(self, pin: Pin) -> Advisory:
         """Raises NotReachableError."""
-        newest = self._document(quote(pin.name), "json")
+        newest = self._document(self.address, quote(pin.name), "json")
         version = str(_part(newest, "info").get("version", ""))
         # The page of the project describes its newest release; not every mirror has pages of the others.
         if version == pin.version:
             return Advisory(pin, _advisories(newest), version)
-        page = self._document(quote(pin.name), quote(pin.version), "json")
+        page = self._document(self.address, quote(pin.name), quote(pin.version), "json")
         return Advisory(pin, None if page is None else _advisories(page), version)
 
-    def _document(self, *words: str) -> dict[str, Any] | None:
+    def files(self, name: str) -> list[dict[str, Any]]:
+        """The files of a project, by the simple API in JSON (PEP 691). Raises NotReachableError."""
+        page = self._document(self.simple, quote(name), "", accept="application/vnd.pypi.simple.v1+json")
+        listed = (page or {}).get("files")
+        return [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
+
+    def _document(self, *words: str, accept: str = "application/json") -> dict[str, Any] | None:
         """None where there is no such page. Raises NotReachableError."""
-        address = "/".join((self.address, *words))
-        request = urllib.request.Request(address, headers={"Accept": "application/json"})  # noqa: S310 - looked at above
+        address = "/".join(words)
+        request = urllib.request.Request(address, headers={"Accept": accept})  # noqa: S310 - looked at above
         if self._password:
             # A redirect to another host does not get the password.
             request.add_unredirected_header("Authorization", self._password)

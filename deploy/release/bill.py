@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from . import engines
 from .errors import ReleaseError
 from .source import SourceCopy
 
@@ -69,7 +70,7 @@ def _is_about(library: Locked, line: str) -> bool:
 
 def bill_of_materials(source: SourceCopy) -> dict[str, Any]:
     """The document of the service and of each pinned library with its hashes. Raises ReleaseError."""
-    libraries = read_lock((source.folder / "requirements.lock").read_text())
+    libraries = read_lock(engines.released((source.folder / "requirements.lock").read_text()))
     itself = f"pkg:pypi/waybill@{source.version}"
     return {
         "bomFormat": "CycloneDX",

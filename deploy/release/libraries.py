@@ -10,6 +10,7 @@ from pathlib import Path
 
 from packaging.markers import Marker
 
+from . import engines
 from .bill import read_lock
 from .errors import ReleaseError
 from .source import SourceCopy, run
@@ -43,10 +44,13 @@ def install(source: SourceCopy, wheel: Path, folder: Path) -> None:
 
 
 def wanted(lock: str) -> str:
-    """The libraries of a lock file that this Python needs. pip decides that for the Python by which it runs itself."""
+    """The libraries of a lock file that this Python and a release need.
+
+    pip decides the first for the Python by which it runs itself.
+    """
     target = {"python_version": PYTHON, "python_full_version": FULL_PYTHON, "sys_platform": "linux", "os_name": "posix"}
     rows = []
-    for one in read_lock(lock):
+    for one in read_lock(engines.released(lock)):
         if not one.marker or Marker(one.marker).evaluate(target):
             rows.append(" ".join((f"{one.name}=={one.version}", *(f"--hash=sha256:{digest}" for digest in one.hashes))))
     return "\n".join(rows) + "\n"

