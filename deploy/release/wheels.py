@@ -34,7 +34,7 @@ PROCESSORS = ("x86_64", "aarch64")
 
 
 @dataclass(frozen=True)
-class Target:
+class PythonTarget:
     """A Python of a Linux with the C library of Debian 12. minor: of Python 3."""
 
     minor: int
@@ -75,10 +75,10 @@ class Target:
         return bool(tags & self.tags) and pythons.contains(f"3.{self.minor}.0")
 
 
-TARGETS = tuple(Target(minor, processor) for processor in PROCESSORS for minor in PYTHONS)
+TARGETS = tuple(PythonTarget(minor, processor) for processor in PROCESSORS for minor in PYTHONS)
 
 
-def missing(library: Locked, files: Iterable[dict[str, Any]]) -> list[Target]:
+def missing(library: Locked, files: Iterable[dict[str, Any]]) -> list[PythonTarget]:
     """The targets for which none of these files is a wheel of the locked library."""
     locked = [file for file in files if _digest(file) in library.hashes]
     return [target for target in TARGETS if target.wants(library) and not any(map(target.takes, locked))]
@@ -90,7 +90,7 @@ def _digest(file: dict[str, Any]) -> str | None:
     return digest if isinstance(digest, str) else None
 
 
-def look(index: Index, libraries: Sequence[Locked]) -> Iterator[tuple[Locked, list[Target]]]:
+def look(index: Index, libraries: Sequence[Locked]) -> Iterator[tuple[Locked, list[PythonTarget]]]:
     """Raises NotReachableError for the first whose files cannot be had."""
     with ThreadPoolExecutor(WIDTH) as pool:
         try:
