@@ -83,7 +83,9 @@ def leave_root(config: Config, arguments: argparse.Namespace) -> None:
         compile_for_all()
         say(f"Waybill runs as the account {account.pw_name}, not as root.")
         if closed := closed_to(account, home):
-            say(f"  It keeps the right to {rights_over_files()}, for {closed} is closed to it.")
+            say(
+                f"  It keeps the right to {rights_over_files()}, for {closed} is closed to it. The sample servers do not."
+            )
     if account is not None:
         go_on_as(account, home, config.port)
 

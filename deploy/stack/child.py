@@ -204,6 +204,15 @@ def wait_ready(
         pause = min(pause * 1.5, 0.1)
 
 
+def command_of(pid: int) -> list[bytes] | None:
+    """The command line of a process, without words where it is a zombie; None: there is none, or it may not be read."""
+    try:
+        octets = Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return None
+    return octets.rstrip(b"\0").split(b"\0") if octets else []
+
+
 def describe_exit(code: int) -> str:
     """`exit status 3`, or `signal SIGSEGV`."""
     if code >= 0:

@@ -16,6 +16,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from .account import own_account
+from .child import command_of
 from .errors import HomeError, StartError
 from .places import drop_to, make_socket_folder, private_folder, socket_folder, wheel_folder
 from .server import EmbeddedServer
@@ -25,6 +26,8 @@ ROLE = "waybill"
 INITDB_SECONDS = 60
 #: The reason in the log why a server does not start whose data other processes still use.
 STILL_USED = b"pre-existing shared memory block"
+#: More than the kernel gives to any process (proc(5), pid_max).
+NO_PROCESS = 2**22 + 1
 
 
 class Postgres(EmbeddedServer):
@@ -69,6 +72,8 @@ class Postgres(EmbeddedServer):
             self._initdb()
         # At each start: the home may belong to another account now.
         self._write_authentication(self.data)
+        for lock in (self.data / "postmaster.pid", Path(f"{self.socket}.lock")):
+            self._forget_ended_process(lock)
         return new
 
     def start(self, *, timeout: float | None = None) -> None:
@@ -84,6 +89,25 @@ class Postgres(EmbeddedServer):
                 time.sleep(0.2)
             else:
                 return
+
+    def _forget_ended_process(self, lock: Path) -> None:
+        """Take a server for ended whose number is that of a zombie or of another program.
+
+        PostgreSQL asks only whether a process has the number in its lock file. After the death of its parent it stays
+        a zombie where process 1 reaps no child, as in many containers. The rest of the file stays: by it PostgreSQL
+        looks whether sessions of that server still use its memory.
+        """
+        try:
+            pid, _, rest = lock.read_text().partition("\n")
+            if (words := command_of(int(pid))) is None or os.fsencode(self.data) in words:
+                return
+            with lock.open("r+") as file:
+                file.write(f"{NO_PROCESS}\n{rest}")
+                file.truncate()
+        except FileNotFoundError:
+            return
+        except (OSError, ValueError) as error:
+            raise HomeError(f"cannot use {lock}: {error}") from error
 
     def _is_still_used(self, written: int) -> bool:
         """Whether the log says so behind its first `written` octets."""

@@ -84,7 +84,9 @@ def _parser() -> argparse.ArgumentParser:
     gsi.add_argument("--gridmap", metavar="FILE", help='lines of "/O=Grid/CN=Alice" alice: the users who are served')
     parser.add_argument("--read-only", action="store_true", help="take no changes")
     parser.add_argument(
-        "--own-account", action="store_true", help="serve only the account that runs it, and root, on this machine"
+        "--own-account",
+        action="store_true",
+        help="serve only the account that runs it, and root, on this machine, and without any capability (Linux)",
     )
     parser.add_argument("--data-ports", type=_ports, metavar="LO-HI", help="ports for passive data connections")
     parser.add_argument(

@@ -16,6 +16,7 @@ from endpoints.gridftp.facts import FACTS
 
 from . import peers
 from .admission import SessionLimits
+from .capabilities import give_up_capabilities
 from .control import ControlProtocol
 from .data.connector import OpenRelayed, PortRange
 from .data.files_moved import OnFile, OnProgress
@@ -36,7 +37,8 @@ class GridFtpServer:
     opens data connections for SITE WAYBILL DATA; without it the command is refused.
 
     on_file: learns of each file that was moved. on_progress: of large ones, while they are moved.
-    own_account: serve only clients on this machine that run as our account or as root.
+    own_account: serve only clients on this machine that run as our account or as root, and with the rights of this
+    account alone: `serve` opens the folders, and then gives up the capabilities of its thread.
     home: the folder of the tree in which sessions begin.
     port 0: a free port, which is in `port` after the start. data_ports: (lowest, highest) for passive data connections,
     else any free ports. facts: those that listings offer, of `FACTS`. Nothing outside `root` is ever opened.
@@ -81,6 +83,7 @@ class GridFtpServer:
             on_file=on_file,
             on_progress=on_progress,
         )
+        self._own_account = own_account
         self._sessions: dict[ControlProtocol, str] = {}
         self._admission = SessionLimits(limits)
         self._lock = threading.Lock()
@@ -131,6 +134,8 @@ class GridFtpServer:
         root = open_parts(self._parts)
         try:
             self._service = self._new_service(root)
+            if self._own_account:
+                give_up_capabilities()
             listener = await self._listen()
             try:
                 when_ready()

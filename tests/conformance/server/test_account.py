@@ -6,13 +6,21 @@ The tests with another account need root, which can start processes of another a
 from __future__ import annotations
 
 import os
+import pwd
+import re
 import socket
 import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
+from deploy.stack.child import spawn, stop, wait_ready
+from deploy.stack.free_ports import free_port
+from deploy.stack.places import drop_to
 from endpoints.gridftp.server.peers import own_account, owner_of_peer
 from tests.gridftp.ftp_dialogue import Dialogue, accept, connect, listen, read_all
+from transferapi.config import CHECKOUT
 
 AS_ANOTHER = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "bash", "-c"]
 by_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another account")
@@ -118,3 +126,54 @@ def test_a_client_of_this_account_may_close_as_soon_as_it_has_sent_a_small_file(
                 data.sendall(b"small")
             assert dialogue.outcome().code == 226
     assert {(folder / f"small{number}").read_bytes() for number in range(50)} == {b"small"}
+
+
+@pytest.fixture
+def below_a_closed_folder(folder):
+    """The port of a server that `make up` of root starts: as another account, which may not pass to its folder."""
+    account = pwd.getpwnam("nobody")
+    closed = folder / "closed"
+    served = closed / "served"
+    served.mkdir(parents=True)
+    closed.chmod(0o700)
+    for name, mode in (("open", 0o644), ("closed", 0)):
+        (served / name).write_bytes(b"ours")
+        (served / name).chmod(mode)
+    (served / "roots").mkdir(mode=0o700)
+    for path in (served, served / "open", served / "closed"):
+        os.chown(path, account.pw_uid, account.pw_gid)
+    port = free_port()
+    words = [sys.executable, "-m", "endpoints.gridftp.server", "--root", served, "--port", str(port), "--own-account"]
+    process = spawn([*drop_to(account, served), *words], log=folder / "log", cwd=CHECKOUT)
+    wait_ready("the server", process, lambda: b"listening" in (folder / "log").read_bytes(), timeout=30)
+    yield port, process.pid
+    stop(process)
+
+
+@by_root
+def test_a_server_below_a_closed_folder_has_no_right_that_its_account_does_not_have(below_a_closed_folder):
+    port, pid = below_a_closed_folder
+    with Dialogue(port) as dialogue:
+        with connect(dialogue.passive()) as data:
+            dialogue.send("RETR /open")
+            assert read_all(data) == b"ours"
+        assert dialogue.outcome().code == 226
+        dialogue.passive()
+        assert dialogue.ask("RETR /closed").code == 550
+        dialogue.passive()
+        assert dialogue.ask("NLST /roots").code == 550
+        assert dialogue.ask("CKSM SHA256 0 -1 /open").code == 213
+        assert dialogue.ask("CKSM SHA256 0 -1 /closed").code == 550
+        assert dialogue.ask("MLST /open").code == 250
+        assert dialogue.ask("MDTM /open").code == 213
+        assert dialogue.ask("NONSENSE").code == 500
+        with connect(dialogue.passive()) as data:
+            dialogue.send("STOR /new")
+            data.sendall(b"new")
+            data.shutdown(socket.SHUT_WR)
+            assert dialogue.outcome().code == 226
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            status = (thread / "status").read_text()
+            sets = re.findall(r"^Cap(?:Inh|Prm|Eff|Amb):\t(\w+)$", status, re.MULTILINE)
+            assert sets == ["0" * 16] * 4
+            assert "\nNoNewPrivs:\t1\n" in status

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import subprocess
 import sys
@@ -86,6 +87,71 @@ def work_for_seconds(session: psycopg2.extensions.connection) -> None:
     """A session without a pause in which it would see that its server is gone."""
     with contextlib.suppress(psycopg2.OperationalError), session.cursor() as cursor:
         cursor.execute("DO $$ BEGIN FOR number IN 1..60000000 LOOP END LOOP; END $$")
+
+
+#: As process 1 of a container that reaps no child: orphans below it become zombies of this process (prctl(2)).
+REAPS_NO_CHILD = """
+import ctypes, subprocess, sys, time
+from pathlib import Path
+from deploy.stack.postgres import Postgres
+PR_SET_CHILD_SUBREAPER = 36
+assert ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
+home, other = Path(sys.argv[1]), sys.argv[2:]
+words = [sys.executable, "-c", "import sys\\n" + other[0], str(home)]
+with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as parent:
+    pid = int(parent.stdout.readline().split()[0])
+    parent.kill()
+while "\\nState:\\tZ" not in Path(f"/proc/{pid}/status").read_text():
+    time.sleep(0.01)
+server = Postgres(home, durable=False)
+server.start(timeout=20)
+print("started", server.process.pid, flush=True)
+server.stop()
+"""
+
+
+def test_postgres_starts_after_a_killed_one_that_nobody_reaps(home: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", REAPS_NO_CHILD, str(home), STARTS_BOTH],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert "started" in done.stdout, done.stderr[-3000:]
+
+
+def test_postgres_does_not_start_where_another_one_runs(home: Path) -> None:
+    server, second = Postgres(home, durable=False), Postgres(home, durable=False)
+    server.start()
+    try:
+        # Without the look at its socket, at which the first one answers.
+        second.prepare()
+        refused = subprocess.run(second.command(), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+        assert refused.returncode != 0
+        assert 'lock file "postmaster.pid" already exists' in refused.stderr
+        assert query(server, "SELECT 1") == [(1,)]
+    finally:
+        server.stop()
+
+
+def test_postgres_starts_where_another_program_has_the_number_of_a_killed_one(home: Path) -> None:
+    server = Postgres(home, durable=False)
+    server.start()
+    assert server.process is not None
+    lock = home / "postgres" / "postmaster.pid"
+    text = lock.read_text()
+    server.stop()
+    with subprocess.Popen(["sleep", "1000"], user=lock.parent.stat().st_uid) as other:
+        lock.write_text(text.replace(text.partition("\n")[0], str(other.pid), 1))
+        os.chown(lock, lock.parent.stat().st_uid, lock.parent.stat().st_gid)
+        try:
+            server.start(timeout=20)
+            assert query(server, "SELECT 1") == [(1,)]
+        finally:
+            server.stop()
+            other.kill()
 
 
 def test_postgres_runs_in_a_home_below_a_closed_folder(closed_home: Path) -> None:
