@@ -12,6 +12,7 @@ from typing import Any
 
 from deploy.stack.embedded import use_embedded_stack
 from deploy.stack.errors import StackError
+from identity.gsi.printable import inert
 from transferapi.config import Config
 
 #: Does a command, and returns its exit status; None: 0.
@@ -35,9 +36,9 @@ class Commands:
 
 
 def say(text: str) -> None:
-    """Write to the terminal, if it is still there."""
+    """Write to the terminal, if it is still there. Names of users and of endpoints may be in the text."""
     with contextlib.suppress(OSError, ValueError):
-        sys.stdout.write(text + "\n")
+        sys.stdout.write(inert(text, keep="\n\t") + "\n")
         sys.stdout.flush()
 
 

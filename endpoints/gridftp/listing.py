@@ -392,6 +392,8 @@ async def _read(connection: ClientDataConnection, answer: asyncio.Future[Reply],
 
 
 def check_name(name: str) -> None:
-    """Raises FaultError for a name longer than MAX_NAME."""
+    """Raises FactsError for what cannot be the name of an entry, and FaultError for a name longer than MAX_NAME."""
+    if not name or "/" in name or "\0" in name:
+        raise FactsError(f"not the name of an entry: {quoted(name)}")
     if len(name) > MAX_NAME:
         raise FaultError(make_fault(Kind.INVALID_PATH_NAME, f"a name of more than {MAX_NAME} octets", retryable=False))

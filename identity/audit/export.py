@@ -15,6 +15,7 @@ from django.db.models import Q, QuerySet
 
 from identity.clock import moment
 from identity.database_rows import delete_first
+from identity.gsi.printable import inert
 from identity.models import AuditEvent, User
 from identity.users import check_staff
 
@@ -93,7 +94,7 @@ def forget_old(now: datetime | None = None) -> int:
 def _cell(value: object) -> str:
     """A cell that no spreadsheet takes for a formula (OWASP, CSV injection)."""
     text = "" if value is None else json.dumps(value, ensure_ascii=False) if isinstance(value, dict) else str(value)
-    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
+    return inert(f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text, keep="\n")
 
 
 def _csv(rows: Iterable[Sequence[str]]) -> str:

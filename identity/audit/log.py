@@ -19,6 +19,7 @@ from redis.exceptions import RedisError
 
 from identity import counters
 from identity.error_categories import CategorizedError, Category
+from identity.gsi.printable import readable
 from identity.models import AuditEvent, User
 
 from . import origin
@@ -138,5 +139,4 @@ def _given(details: Facts) -> dict[str, str]:
 
 def _shown(value: object) -> str:
     """Text that JSON and PostgreSQL accept, without control characters."""
-    text = str(value).encode("utf-8", "backslashreplace").decode()[:MAX_DETAIL]
-    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
+    return readable(str(value).encode("utf-8", "backslashreplace").decode()[:MAX_DETAIL])

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Generic, TypeVar
 
+from identity.gsi.printable import inert
+
 from .answers import show
 from .context import Context
 from .errors import UsageError
@@ -23,8 +25,6 @@ from .options import Arguments, Option, choice, option
 T = TypeVar("T")
 FORMS = ("text", "csv", "kv", "json")
 UNSET = "n/a"
-#: csv quotes line breaks; other control characters would be commands to the terminal.
-_CONTROLS = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
 
 
 #: `-O`.
@@ -122,12 +122,8 @@ def _lines(column: Column[Any], value: str) -> str:
 
 def _csv(values: Sequence[tuple[Column[Any], str]]) -> str:
     buffer = io.StringIO()
-    csv.writer(buffer, lineterminator="\n").writerow([_CONTROLS.sub(_escaped, value) for _, value in values])
+    csv.writer(buffer, lineterminator="\n").writerow([inert(value, keep="\n") for _, value in values])
     return buffer.getvalue()
-
-
-def _escaped(found: re.Match[str]) -> str:
-    return ascii(found[0])[1:-1]
 
 
 def _kv(values: Sequence[tuple[Column[Any], str]]) -> str:
@@ -144,7 +140,11 @@ def value_text(value: object) -> str:
 
 
 def encoded(text: str) -> bytes:
-    """Names of files may have octets that are not UTF-8: they are sent as they are."""
+    """All that a command writes. No active character passes, whichever command has let it through.
+
+    Names of files may have octets that are not UTF-8: they are sent as they are, but for those of C1.
+    """
+    text = inert(text, keep="\n\r\t")
     try:
         return text.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
@@ -152,8 +152,8 @@ def encoded(text: str) -> bytes:
 
 
 def line(text: str) -> str:
-    """The text on one line, without control characters."""
-    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
+    """The text on one line, without active characters."""
+    return inert(text)
 
 
 def left(seconds: float | None) -> str:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from identity.database_rows import execute
+from identity.gsi.printable import readable_lines
 
 from .upkeep import space
 
@@ -81,8 +82,8 @@ _APPEND = """
 
 
 def printable(text: str) -> str:
-    """Text that PostgreSQL accepts and people can read: undecodable bytes and NUL become `�`."""
-    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace").replace("\0", "\ufffd")
+    """Text that PostgreSQL accepts and people can read: octets that are no UTF-8 and active characters become `�`."""
+    return readable_lines(text)
 
 
 def text(details: object) -> str:

@@ -11,6 +11,7 @@ from django.conf import settings
 from endpoints import paths
 from endpoints.gridftp.patterns import PatternError, check_path
 from endpoints.paths import BadPathError
+from identity.gsi.printable import FORBIDDEN
 
 from .errors import RequestError
 
@@ -21,7 +22,6 @@ CHECKSUMS = {
     "ADLER32": 8, "CRC32": 8, "CRC32C": 8,
 }  # fmt: skip
 _HEXADECIMAL = re.compile(r"[0-9a-f]+")
-_NO_LABEL = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029\ud800-\udfff]")
 
 
 def label(text: str | None) -> str | None:
@@ -30,7 +30,7 @@ def label(text: str | None) -> str | None:
         return None
     if len(text) > MAX_LABEL:
         raise RequestError("label", f"A label has at most {MAX_LABEL} characters.")
-    if _NO_LABEL.search(text) or text != text.strip():
+    if FORBIDDEN.search(text) or text != text.strip():
         raise RequestError("label", "A label is one line, without blanks at its ends.")
     return text
 

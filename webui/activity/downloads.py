@@ -13,6 +13,7 @@ from django.http.request import HttpRequest
 from django.http.response import HttpResponseBase
 from django.views.decorators.http import require_safe
 
+from identity.gsi.printable import inert
 from transferapi.tasks.errors import TaskNotFoundError
 from transferapi.tasks.history import causes
 from transferapi.tasks.history.causes import Outcome
@@ -63,7 +64,10 @@ def _csv(rows: Iterator[tuple[Outcome, File]]) -> Iterator[bytes]:
 
 
 def _cell(value: object) -> object:
-    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
+    """For a spreadsheet, and for a terminal."""
+    if not isinstance(value, str):
+        return value
+    return inert(f"'{value}" if value.startswith(_FORMULA) else value, keep="\n")
 
 
 def _json(rows: Iterator[tuple[Outcome, File]]) -> Iterator[bytes]:

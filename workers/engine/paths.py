@@ -24,4 +24,4 @@ def is_within(path: str, folder: str) -> bool:
 
 def is_a_name(name: str) -> bool:
     """Whether this can be the name of an entry of a folder: not a path that leads out of it, and not too long."""
-    return "/" not in name and name not in ("", ".", "..") and len(name) <= MAX_NAME
+    return "/" not in name and "\0" not in name and name not in ("", ".", "..") and len(name) <= MAX_NAME

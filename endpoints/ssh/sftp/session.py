@@ -7,16 +7,16 @@ fault of scope SESSION the session cannot be used any more.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import aclosing, suppress
 from datetime import datetime
 from typing import Self, TypeVar
 
 import asyncssh
 
-from endpoints.gridftp.facts import Entry
+from endpoints.gridftp.facts import Entry, FactsError
 from endpoints.gridftp.faults import Fault, FaultError, FaultScope, Kind, make_fault
-from endpoints.gridftp.listing import Allowance
+from endpoints.gridftp.listing import Allowance, check_name
 from endpoints.gridftp.restriction import AllowedPath, not_restricted
 from endpoints.gridftp.streams.digest import ALGORITHMS, Digest
 from endpoints.gridftp.streams.file_streams import OctetBudget, OctetShare
@@ -37,8 +37,8 @@ CHANNEL_WINDOW = WINDOW
 READ_ONLY = 1
 #: Channels of one connection that write a large file: OpenSSH's server has a window of 2 MB for each, and allows ten.
 CHANNELS, MANY_CHANNELS_ABOVE = 4, 4 * 2**20
-#: Small requests in flight, and entries of a listing in one batch.
-AT_ONCE, BATCH = 64, 200
+#: Small requests in flight.
+AT_ONCE = 64
 #: Octets that the checksums of one session hold in memory.
 CHECKSUM_OCTETS = 4 * 2**20
 NO_SUCH_TIME = "SFTP has modification times from 1970 to 2106 only."
@@ -152,7 +152,10 @@ class SftpSession:
         return await self._resolved(encoded, entry_of(name, attrs)) if has_link(attrs) else entry_of(name, attrs)
 
     async def listing(self, path: str, allowance: Allowance | None = None) -> AsyncGenerator[Sequence[Entry], None]:
-        """The entries of a folder in batches, without "." and ".."."""
+        """The entries of a folder in batches, without "." and "..", which count as all lines do.
+
+        Raises FaultError at the end where a name can be none: the entry that it stands for is not known.
+        """
         encoded, allowance = self.encode_path(path), allowance or Allowance()
         self._patience.append(allowance.seconds)
         try:
@@ -160,28 +163,38 @@ class SftpSession:
                 async for batch in batches:
                     allowance.take([_octets(name.longname or b"") + _octets(name.filename) for name in batch])
                     with allowance.turn():
-                        found = [(name, entry_of(_text(name.filename), name.attrs, name.longname)) for name in batch]
+                        found = _named(encoded, batch, allowance)
                     entries = await asyncio.gather(*(self._shown(encoded, name, entry) for name, entry in found))
                     if entries:
                         allowance.keep(entries)
                         yield entries
+            allowance.end()
         finally:
             self._patience.remove(allowance.seconds)
 
-    async def _batches(self, folder: bytes) -> AsyncGenerator[list[asyncssh.SFTPName], None]:
-        batch: list[asyncssh.SFTPName] = []
-        names: AsyncIterator[asyncssh.SFTPName] = self._client.scandir(folder)
-        while (name := await self._ask(lambda: anext(names, None))) is not None:
-            if _octets(name.filename) not in (b".", b".."):
-                batch.append(name)
-            if len(batch) == BATCH:
-                yield batch
-                batch = []
-        yield batch
+    async def _batches(self, folder: bytes) -> AsyncGenerator[Sequence[asyncssh.SFTPName], None]:
+        """The names of each answer; of some answers none. asyncssh's own `scandir` asks on where answers have no names,
+        without an end."""
+        handler = self._client._handler
+
+        async def read() -> tuple[Sequence[asyncssh.SFTPName], bool]:
+            try:
+                return await handler.readdir(handle)
+            except asyncssh.SFTPEOFError:
+                return (), True
+
+        handle = await self._ask(lambda: handler.opendir(folder))
+        try:
+            is_at_end = False
+            while not is_at_end:
+                names, is_at_end = await self._ask(read)
+                if names or not is_at_end:
+                    yield names
+        finally:
+            with suppress(asyncssh.Error, asyncssh.SFTPError):
+                await handler.close(handle)
 
     async def _shown(self, folder: bytes, name: asyncssh.SFTPName, entry: Entry) -> Entry:
-        if b"/" in _octets(name.filename):
-            raise FaultError(make_fault(Kind.ENDPOINT_ERROR, "a name with a slash in a listing", retryable=False))
         if not has_link(name.attrs):
             return entry
         return await self._resolved(folder.rstrip(b"/") + b"/" + _octets(name.filename), entry)
@@ -398,6 +411,24 @@ class SftpSession:
         if space.flags & READ_ONLY:
             return make_fault(Kind.PERMISSION_DENIED, f"{fault.raw} (Read-only file system)")
         return make_fault(Kind.NO_SPACE_LEFT, fault.raw) if space.bavail == 0 or space.favail == 0 else fault
+
+
+def _named(
+    folder: bytes, names: Sequence[asyncssh.SFTPName], allowance: Allowance
+) -> list[tuple[asyncssh.SFTPName, Entry]]:
+    """The entries of these names, without those of the folder itself and the one above. Raises FaultError."""
+    found = []
+    for name in names:
+        text = _text(name.filename)
+        if text in (".", ".."):
+            continue
+        try:
+            check_name(text)
+        except FactsError as error:
+            allowance.miss(folder, str(error))
+        else:
+            found.append((name, entry_of(text, name.attrs, name.longname)))
+    return found
 
 
 async def _in_windows(

@@ -7,12 +7,11 @@ from dataclasses import replace
 from functools import partial
 
 from endpoints.gridftp.facts import Entry
+from identity.gsi.printable import ACTIVE, inert
 from transferapi.shell.output import UNSET, value_text
 
 _BITS = "rwxrwxrwx"
 _UNKNOWN = "?"
-#: As Bash writes them between `$'` and `'`.
-_ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\\": "\\\\", "'": "\\'"}
 
 
 def itself(entry: Entry, name: str) -> Entry:
@@ -46,27 +45,16 @@ def _long_name(entry: Entry) -> str:
 
 
 def shown(name: str) -> str:
-    """A name on one line: one with control characters is written as Bash reads it, `$'...'`."""
-    if not any(map(_controls, name)):
+    """A name on one line: one with active characters is written as Bash reads it, `$'...'`."""
+    if not ACTIVE.search(name):
         return name
-    return "$'" + "".join(map(_escaped, name)) + "'"
-
-
-def _controls(letter: str) -> bool:
-    return letter < " " or "\x7f" <= letter <= "\x9f" or letter in "\u2028\u2029"
-
-
-def _escaped(letter: str) -> str:
-    if letter in _ESCAPES:
-        return _ESCAPES[letter]
-    if not _controls(letter):
-        return letter
-    return f"\\u{ord(letter):04x}" if letter > "\x7f" else f"\\x{ord(letter):02x}"
+    quoted = name.replace("\\", "\\\\").replace("'", "\\'")
+    return f"$'{inert(quoted)}'"
 
 
 def _word(text: str) -> str:
     """A fact as one column."""
-    return "".join("_" if letter.isspace() or _controls(letter) else letter for letter in text) or _UNKNOWN
+    return "".join("_" if letter.isspace() else letter for letter in ACTIVE.sub("_", text)) or _UNKNOWN
 
 
 def _fact(name: str, entry: Entry) -> str:

@@ -21,6 +21,7 @@ from endpoints.files import downloads
 from endpoints.files.downloads import Download
 from endpoints.files.uploads import Upload
 from endpoints.gridftp.faults import FaultError
+from identity.gsi.printable import readable
 from transferapi.config.limits import MAX_BODY
 from transferapi.rest.http.base import View, result
 from transferapi.rest.http.content_negotiation import FirstRenderer
@@ -32,8 +33,6 @@ from .views import refused, required_path
 
 PIECE = 256 * 1024
 _UPLOAD_ID = re.compile(r"[A-Za-z0-9_-]{0,64}")
-#: Characters that would show another name than the file has: control characters, and those that turn the text.
-_MISLEADING = re.compile("[\\x00-\\x1f\\x7f-\\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]")
 
 
 def _file_path(request: Request) -> str:
@@ -155,7 +154,7 @@ def _described(answer: HttpResponseBase, download: Download, length: int) -> Htt
     entry = download.entry
     answer["Content-Type"] = "application/octet-stream"
     answer["X-Content-Type-Options"] = "nosniff"
-    answer["Content-Disposition"] = content_disposition_header(True, _MISLEADING.sub("_", entry.name) or "file") or ""
+    answer["Content-Disposition"] = content_disposition_header(True, readable(entry.name) or "file") or ""
     answer["Content-Length"] = str(length)
     answer["Accept-Ranges"] = "bytes"
     answer["Cross-Origin-Resource-Policy"] = "same-origin"

@@ -25,6 +25,7 @@ from endpoints.activation import status as activation
 from endpoints.models import AccessRule, Endpoint
 from endpoints.registry import canonical_name
 from identity.clock import moment
+from identity.gsi.printable import readable
 from identity.languages.preferences import speaking_to
 from identity.models import User
 from identity.vault.store import CredentialInfo
@@ -293,18 +294,13 @@ def put(
 
 def subject_line(text: str) -> str:
     """The subject as one line, so that no label or text of a server can add a header."""
-    line = _printable(f"Waybill: {text}")
+    line = readable(f"Waybill: {text}")
     return line if len(line) <= MAX_SUBJECT else line[: MAX_SUBJECT - 1] + "…"
 
 
 def body_of(lines: Iterable[str]) -> str:
     """The lines as the text of a mail."""
-    return "\n".join(map(_printable, lines)) + "\n"
-
-
-def _printable(line: str) -> str:
-    """The line with a mark for each character that is none of a line of text."""
-    return "".join(letter if letter.isprintable() else "�" for letter in line)
+    return "\n".join(map(readable, lines)) + "\n"
 
 
 def _short(task: Task) -> str:
