@@ -25,6 +25,7 @@ from gunicorn.http.body import ChunkedReader  # type: ignore[import-untyped]
 from gunicorn.http.message import Request  # type: ignore[import-untyped]
 from gunicorn.http.unreader import IterUnreader  # type: ignore[import-untyped]
 
+from endpoints.gridftp.server.strangers import network_of_stranger
 from identity.networks import network_of
 
 from .client_timeouts import ClientTimeouts
@@ -122,6 +123,8 @@ class HttpConnection:
         #: The address of the other end, which may be a front server; "" for a unix socket.
         self.address = str(client[0]) if isinstance(client, tuple) else ""
         self.network = network_of(self.address)
+        #: The network whose connections are counted together where there are too many.
+        self.crowd = network_of_stranger(self.address)
         #: The network of the client that has sent the request. The worker knows whether a front server is between.
         self.client_network = self.network
         #: X-Forwarded-For of the request, not verified.

@@ -341,8 +341,8 @@ class StreamWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
 
         Requests that the application has accepted go last.
         """
-        counts = Counter(conn.network for conn in self._all)
-        worst = sorted(self._all, key=lambda conn: (conn.wanted, -counts[conn.network], conn.since))
+        counts = Counter(conn.crowd for conn in self._all)
+        worst = sorted(self._all, key=lambda conn: (conn.wanted, -counts[conn.crowd], conn.since))
         for conn in itertools.islice(filter(self._is_free, worst), 1 + self._most // 20):
             self._drop(conn)
 

@@ -15,7 +15,6 @@ from endpoints.gridftp.agent.tunnel.data_tunnels import DATA_TUNNEL_LIMITS
 from endpoints.gridftp.agent.tunnel.frames import FrameError
 from endpoints.gridftp.agent.tunnel.multiplexer import Ended, TunnelChannel
 from endpoints.gridftp.agent.tunnel.websocket import CloseCode, Message
-from identity.networks import network_of
 
 from .sign_in import SignInRefusedError
 
@@ -34,15 +33,12 @@ class RelayEnd(TunnelConnection):
         self.relay, self.address = relay, address
         #: Of the current second: its number, messages, and the octets of them.
         self._second, self._messages, self._octets = 0, 0, 0
-        self._is_stranger = True
         self._no_sign_in = self._loop.call_later(relay.bounds.sign_in_seconds, self.abort, "no sign-in in time")
 
     def _leave_strangers(self) -> None:
         """It counts as a stranger no more; a second call has no effect."""
         self._no_sign_in.cancel()
-        if self._is_stranger:
-            self._is_stranger = False
-            self.relay.strangers.leave(network_of(self.address))
+        self.relay.strangers.leave(self)
 
     def refuse(self, code: str, reason: str, retry: float | None = None) -> None:
         self.send_document({"refused": code, "reason": reason, "retry": retry})

@@ -1,8 +1,7 @@
-"""The limits of a relay process, and its count of connections that have not signed in."""
+"""The limits of a relay process."""
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 
 
@@ -46,22 +45,3 @@ class RelayBounds:
     messages: int = 2000
     #: How long an older tunnel has to answer when another one signs in with the same key.
     proof_of_life_seconds: float = 2.0
-
-
-class RelayStrangers:
-    """Counts the connections that have not signed in."""
-
-    def __init__(self, bounds: RelayBounds) -> None:
-        self._bounds = bounds
-        self._of_network: Counter[str] = Counter()
-
-    def enter(self, network: str) -> bool:
-        """Whether one more agent of this network may sign in; if so, the caller calls `leave` once."""
-        bounds = self._bounds
-        if self._of_network.total() >= bounds.strangers or self._of_network[network] >= bounds.strangers_of_network:
-            return False
-        self._of_network[network] += 1
-        return True
-
-    def leave(self, network: str) -> None:
-        self._of_network -= Counter([network])

@@ -12,15 +12,12 @@ from typing import cast
 from endpoints.connect.relay_messages import BEGINNING, MAX_REQUEST
 from endpoints.gridftp.agent.tunnel import websocket
 from endpoints.gridftp.agent.tunnel.agent_end import PATH
-from identity.networks import network_of
 
 from .agent_tunnel import AgentTunnel, DataTunnel
 from .dials import Dial
 from .relay import Relay
 
 _MAX_HEAD = 16 << 10
-#: Seconds after which an agent may come back, where too many are signing in.
-_RETRY_SECONDS = 2
 
 
 class Front(asyncio.Protocol):
@@ -34,23 +31,20 @@ class Front(asyncio.Protocol):
         self._timer: asyncio.TimerHandle
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Where too many have sent no complete head, the oldest of them ends: an honest one is done by then."""
+        """Where too many have sent no complete head, one of them ends: an honest one is done by then."""
         self._transport = cast(asyncio.Transport, transport)
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(self._relay.bounds.sign_in_seconds, self._transport.abort)
-        waiting = self._relay.without_head
-        if len(waiting) >= self._relay.bounds.without_head:
-            oldest = next(iter(waiting))
-            del waiting[oldest]
-            oldest.abort()
-        waiting[self._transport] = None
+        late = self._relay.without_head.enter(self._transport, _peer(self._transport))
+        if late is not None:
+            late.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._leave()
 
     def _leave(self) -> None:
         self._timer.cancel()
-        self._relay.without_head.pop(self._transport, None)
+        self._relay.without_head.leave(self._transport)
 
     def data_received(self, data: bytes) -> None:
         self._received += data
@@ -89,12 +83,12 @@ class Front(asyncio.Protocol):
 
     def _admit(self, head: websocket.Head, subprotocol: str, rest: bytes) -> None:
         address = head.fields.get("x-forwarded-for", "").split(",")[-1].strip() or _peer(self._transport)
-        if not self._relay.strangers.enter(network_of(address)):
-            self._refuse("503 Service Unavailable", f"Retry-After: {_RETRY_SECONDS}")
-            return
         self._leave()
         is_data = subprotocol == websocket.DATA_SUBPROTOCOL
         tunnel = (DataTunnel if is_data else AgentTunnel)(self._relay, address)
+        late = self._relay.strangers.enter(tunnel, address)
+        if late is not None:
+            late.abort("others wait for its place")
         self._transport.set_protocol(tunnel)
         self._transport.write(websocket.response(head.fields["sec-websocket-key"], subprotocol))
         tunnel.connection_made(self._transport)

@@ -19,13 +19,14 @@ from endpoints.gridftp.agent.tunnel.connection import DEAD_SECONDS, PING_SECONDS
 from endpoints.gridftp.agent.tunnel.multiplexer import Ended, TunnelChannel
 from endpoints.gridftp.agent.tunnel.sign_in import Refused
 from endpoints.gridftp.faults import FaultError
+from endpoints.gridftp.server.strangers import Strangers
 from transferapi.outages.log_filter import is_told
 from transferapi.tasks.notify.mails import agent as agent_mails
 from transferapi.tasks.upkeep import tallies
 from transferapi.tasks.worker import agent_waits
 
-from .agent_tunnel import AgentTunnel
-from .bounds import RelayBounds, RelayStrangers
+from .agent_tunnel import AgentTunnel, RelayEnd
+from .bounds import RelayBounds
 from .database import Database
 from .entrances import Entrances
 from .rendezvous import Offer, OfferRefusedError, Rendezvous
@@ -51,9 +52,9 @@ class Relay:
         data_ports: relay_address.DataPorts | None = None,
     ) -> None:
         self.address, self.bounds = address, bounds
-        self.strangers = RelayStrangers(bounds)
-        #: Connections that have not sent a complete head, in the order in which they came.
-        self.without_head: dict[asyncio.Transport, None] = {}
+        #: Connections that have not signed in, and those that have not sent a complete head.
+        self.strangers: Strangers[RelayEnd] = Strangers(bounds.strangers, bounds.strangers_of_network)
+        self.without_head: Strangers[asyncio.Transport] = Strangers(bounds.without_head)
         self.database = Database()
         self.rendezvous = Rendezvous(bounds)
         self.entrances = Entrances(data_ports, bounds, self.rendezvous)

@@ -137,8 +137,12 @@ class ControlProtocol(asyncio.Protocol):
 
     # ---- inside
 
+    @property
+    def logged_in(self) -> bool:
+        return self.worker is not None and self.worker.session.logged_in
+
     def hang_up(self) -> None:
-        """The server stops."""
+        """The server stops, or others need the place."""
         self._transport.abort()
 
     def _refuse(self, farewell: bytes) -> None:

@@ -24,6 +24,7 @@ from .limits import ServerLimits
 from .roots.parts import RootPart, open_parts
 from .security.control_security import ControlSecurity
 from .session import Service
+from .strangers import Strangers
 
 #: Seconds for the sessions' workers to end when the server stops.
 _STOP_SECONDS = 5.0
@@ -84,7 +85,9 @@ class GridFtpServer:
             on_progress=on_progress,
         )
         self._own_account = own_account
-        self._sessions: dict[ControlProtocol, str] = {}
+        #: With the addresses whose places they have; None: the place was given to another one.
+        self._sessions: dict[ControlProtocol, str | None] = {}
+        self._strangers: Strangers[ControlProtocol] = Strangers(limits.sessions)
         self._admission = SessionLimits(limits)
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -195,13 +198,35 @@ class GridFtpServer:
     def _admit(self, protocol: ControlProtocol, address: str) -> str:
         with self._lock:
             why_not = self._admission.enter(address)
+            while why_not and self._make_room(address):
+                why_not = self._admission.enter(address)
             if not why_not:
                 self._sessions[protocol] = address
+                if address:
+                    self._strangers.enter(protocol, address)
             return why_not
+
+    def _make_room(self, address: str) -> bool:
+        """End a session without a login, of a network that has more of them than this address; False: there is none."""
+        for one in self._sessions:
+            if one.logged_in:
+                self._strangers.leave(one)
+        late = self._strangers.next_to_go(address)
+        if late is None:
+            return False
+        self._strangers.leave(late)
+        given_up = self._sessions[late]
+        assert given_up is not None
+        self._admission.leave(given_up)
+        # It stays among the sessions until it has ended.
+        self._sessions[late] = None
+        late.hang_up()
+        return True
 
     def _release(self, protocol: ControlProtocol) -> None:
         with self._lock:
             address = self._sessions.pop(protocol, None)
+            self._strangers.leave(protocol)
             if address is not None:
                 self._admission.leave(address)
         assert self._loop is not None

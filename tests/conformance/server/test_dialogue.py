@@ -207,6 +207,33 @@ def test_no_client_takes_the_places_of_all(serve):
         one.close()
 
 
+def test_eight_networks_without_a_login_keep_no_client_out(serve):
+    server = serve(limits=ServerLimits(sessions=32))
+    held = [one for number in range(1, 9) for one in sessions_from(f"127.0.{number}.1", server.port)[0]]
+    assert server.sessions > 32 - 6
+    honest = []
+    for _ in range(6):
+        sock = socket.create_connection(("127.0.0.1", server.port), timeout=20, source_address=("127.0.20.1", 0))
+        honest.append(Dialogue(sock))
+    assert [one.ask("NOOP").code for one in honest] == [200] * 6
+    for one in honest:
+        one.close()
+    for one in held:
+        one.close()
+
+
+def test_a_client_that_has_logged_in_gives_no_place_up(serve):
+    server = serve(limits=ServerLimits(sessions=4))
+    users = []
+    for number in (1, 1, 2, 3):
+        sock = socket.create_connection(("127.0.0.1", server.port), timeout=20, source_address=(f"127.0.{number}.1", 0))
+        users.append(Dialogue(sock))
+    assert sessions_from("127.0.9.1", server.port)[1].startswith("421 Too many sessions")
+    assert [one.ask("NOOP").code for one in users] == [200] * 4
+    for one in users:
+        one.close()
+
+
 def test_the_share_of_an_address_can_be_fixed(serve):
     server = serve(limits=ServerLimits(sessions=8, sessions_per_address=3))
     taken = [sessions_from(f"127.0.0.{number}", server.port)[0] for number in (1, 2, 3)]

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from endpoints.models import Endpoint
+from identity.gsi.printable import inert
 from identity.models import User
 from tests.integration.cast import later, submit, submit_delete, take
 from tests.integration.pages import PASSWORD, Browser
@@ -379,7 +380,8 @@ def test_errors_are_downloaded_as_csv_and_json_whatever_their_names_are(browser:
     assert answer.headers["Content-Disposition"] == f'attachment; filename="errors-{task.pk}.csv"'
     rows = list(csv.DictReader(io.StringIO(b"".join(answer.streaming_content).decode())))
     assert [row["outcome"] for row in rows] == ["failed", "retried"]
-    assert rows[0]["source_path"] == f"/from/{EVIL}"
+    assert rows[0]["source_path"] == f"/from/{inert(EVIL)}"
+    assert "\\u202e" in rows[0]["source_path"]
     assert rows[0]["details"].startswith("'=HYPERLINK")
     answer = browser.client.get(f"/activity/{task.pk}/errors.json")
     found = json.loads(b"".join(answer.streaming_content))

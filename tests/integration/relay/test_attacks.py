@@ -55,9 +55,11 @@ def laptop(alice: User) -> Laptop:
 class RawAgent:
     """An agent that does what a test wants, on a plain socket."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, address: str = HOST) -> None:
+        """address: as the front server reports it."""
         self.sock = socket.create_connection((HOST, port), 10)
-        self.sock.sendall(websocket.request(HOST, "/connect/tunnel", websocket.new_key()))
+        request = websocket.request(HOST, "/connect/tunnel", websocket.new_key())
+        self.sock.sendall(request.replace(b"\r\n\r\n", b"\r\nX-Forwarded-For: %b\r\n\r\n" % address.encode(), 1))
         self._decoder = websocket.MessageDecoder(from_client=False, longest=frames.MAX_MESSAGE)
         head = b""
         while not head.endswith(b"\r\n\r\n"):
@@ -165,11 +167,25 @@ def test_who_does_not_sign_in_is_cut_off_in_time_and_makes_room(relay: RelayServ
     silent = [RawAgent(relay.port) for _ in range(BOUNDS.strangers_of_network)]
     assert {raw.status for raw in silent} == {b"101"}
     with RawAgent(relay.port) as one_more:
-        assert one_more.status == b"503"
+        assert one_more.status == b"101"
+        assert silent[0].is_ended(), "the oldest of a network that is full gives way"
     assert all(raw.is_ended() for raw in silent)
     for raw in silent:
         raw.sock.close()
     assert works(relay, laptop)
+
+
+def test_eight_addresses_without_an_account_keep_no_agent_out(
+    transactional_db: None, redis_server: Any, settings: Any, laptop: Laptop
+) -> None:
+    bounds = RelayBounds(sign_in_seconds=60.0, strangers=24, strangers_of_network=8)
+    with relay_server(settings, bounds) as running, contextlib.ExitStack() as attack:
+        for number in range(8 * bounds.strangers_of_network):
+            attack.enter_context(RawAgent(running.port, f"198.51.{number % 8}.1"))
+        for _ in range(5):
+            attack.enter_context(RawAgent(running.port, "198.51.0.1"))
+            with RawAgent(running.port, "192.0.2.1") as honest:
+                honest.sign_in(laptop[1])
 
 
 def test_a_flood_of_small_messages_ends_the_tunnel(relay: RelayServer, laptop: Laptop, alice: User) -> None:

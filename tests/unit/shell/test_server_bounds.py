@@ -47,14 +47,28 @@ def arrive(admitted: ShellConnectionLimits, network: str, ended: list[str] | Non
 
 
 def test_a_network_has_a_bounded_number_of_connections_that_have_not_signed_in(clock: Clock) -> None:
-    admitted = admission(clock, strangers_of_network=2)
-    first, second = arrive(admitted, "a"), arrive(admitted, "a")
+    admitted, ended = admission(clock, strangers_of_network=2), list[str]()
+    first, second = arrive(admitted, "a", ended), arrive(admitted, "a", ended)
     assert first is not None
     assert second is not None
-    assert arrive(admitted, "a") is None
-    assert arrive(admitted, "b") is not None
-    admitted.leave(first)
-    assert arrive(admitted, "a") is not None
+    assert arrive(admitted, "b", ended) is not None
+    assert ended == []
+    assert arrive(admitted, "a", ended) is not None
+    assert ended == ["a"]
+    assert not admitted.sign_in(first, "alice")
+    assert admitted.sign_in(second, "alice")
+
+
+def test_eight_networks_without_an_account_keep_nobody_out(clock: Clock) -> None:
+    admitted = admission(clock, strangers=48, failures=1000)
+    for number in range(8 * 48):
+        arrive(admitted, f"198.51.{number % 8}.1")
+    for _ in range(17):
+        honest = arrive(admitted, "192.0.2.1")
+        assert honest is not None
+        for number in range(8):
+            arrive(admitted, f"198.51.{number}.1")
+        assert admitted.sign_in(honest, "alice")
 
 
 def test_where_there_are_too_many_the_network_with_most_of_them_gives_way(clock: Clock) -> None:
@@ -134,7 +148,7 @@ def test_networks_are_forgotten(clock: Clock, monkeypatch: pytest.MonkeyPatch) -
         assert ticket is not None
         admitted.leave(ticket)
     assert len(admitted._tokens) <= 100
-    assert len(admitted._strangers_of) == 0
+    assert admitted.strangers == 0
 
 
 # ---- input

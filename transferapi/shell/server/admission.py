@@ -13,6 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
+from endpoints.gridftp.server.strangers import Strangers
+
 from .bounds import ShellBounds
 
 K = TypeVar("K")
@@ -36,9 +38,7 @@ class ShellConnectionLimits:
         self._bounds = bounds
         self._clock = clock
         self._lock = threading.Lock()
-        #: Connections that have not signed in, the oldest first.
-        self._strangers: dict[Ticket, None] = {}
-        self._strangers_of: Counter[str] = Counter()
+        self._strangers: Strangers[Ticket] = Strangers(bounds.strangers, bounds.strangers_of_network)
         self._sessions_of_network: Counter[str] = Counter()
         self._sessions_of_user: Counter[object] = Counter()
         self._sessions = 0
@@ -58,17 +58,13 @@ class ShellConnectionLimits:
     def arrive(self, network: str, end: Callable[[], object]) -> Ticket | None:
         """A connection that has not signed in; None: it is refused.
 
-        Where there are too many in all, the oldest one of the network that has most of them gives way.
+        Where there are too many, the oldest one of the network that has most of them gives way.
         """
         with self._lock:
-            if self._strangers_of[network] >= self._bounds.strangers_of_network or not self._take_token(network):
+            if not self._take_token(network):
                 return None
-            late = self._crowding() if len(self._strangers) >= self._bounds.strangers else None
-            if late is not None:
-                self._remove_stranger(late)
             ticket = Ticket(network, end)
-            self._strangers[ticket] = None
-            self._strangers_of[network] += 1
+            late = self._strangers.enter(ticket, network)
         if late is not None:
             late.end()
         return ticket
@@ -77,9 +73,8 @@ class ShellConnectionLimits:
         """The connection has signed in as this user; False: there are too many sessions, and it must end."""
         with self._lock:
             bounds = self._bounds
-            if ticket not in self._strangers:
+            if not self._strangers.leave(ticket):
                 return False
-            self._remove_stranger(ticket)
             self._give_token(ticket.network)
             if (
                 self._sessions >= bounds.sessions
@@ -94,9 +89,7 @@ class ShellConnectionLimits:
     def leave(self, ticket: Ticket) -> None:
         """The connection has ended; a second call has no effect."""
         with self._lock:
-            if ticket in self._strangers:
-                self._remove_stranger(ticket)
-            elif ticket.owner is not None:
+            if not self._strangers.leave(ticket) and ticket.owner is not None:
                 self._count(ticket, -1)
                 ticket.owner = None
 
@@ -122,16 +115,6 @@ class ShellConnectionLimits:
         self._sessions_of_user[ticket.owner] += change
         _forget_zero(self._sessions_of_network, ticket.network)
         _forget_zero(self._sessions_of_user, ticket.owner)
-
-    def _remove_stranger(self, ticket: Ticket) -> None:
-        del self._strangers[ticket]
-        self._strangers_of[ticket.network] -= 1
-        _forget_zero(self._strangers_of, ticket.network)
-
-    def _crowding(self) -> Ticket | None:
-        """The oldest connection of the network that has most of them."""
-        network, _ = self._strangers_of.most_common(1)[0]
-        return next((ticket for ticket in self._strangers if ticket.network == network), None)
 
     def _left(self, network: str, now: float) -> float:
         tokens, at = self._tokens.get(network, (float(self._bounds.failures), now))
