@@ -18,6 +18,7 @@ from __future__ import annotations
 import contextlib
 import http.client
 import io
+import math
 import re
 import socket
 import ssl
@@ -37,6 +38,8 @@ CONNECT_SECONDS = 5.0
 #: Octets of a response with its head. Certificate chains are the longest bodies that callers expect.
 MAX_ANSWER = 256 * 1024
 USER_AGENT = "Waybill"
+#: The end of a head.
+_END = b"\r\n\r\n"
 
 
 class HttpClientError(Exception):
@@ -178,8 +181,8 @@ class Site:
     @sensitive_variables()
     def _read_all(self, connection: socket.socket, until: float) -> bytes:
         """Read until the connection ends, or until the length that the head announces."""
-        data = bytearray()
-        while not _complete(data):
+        data, length, headless = bytearray(), math.inf, True
+        while len(data) < length:
             connection.settimeout(_left(until))
             try:
                 chunk = connection.recv(65536)
@@ -188,7 +191,11 @@ class Site:
                 chunk = b""
             if not chunk:
                 break
+            searched = max(0, len(data) - len(_END) + 1)
             data += chunk
+            # The head is read once: octets that come one by one cost no more than all at once.
+            if headless and (end := data.find(_END, searched)) >= 0:
+                length, headless = _length(data[: end + len(_END)]), False
             if len(data) > self.max_answer:
                 raise InvalidResponseError(f"The answer of the {self.kind} is far too long.")
         return bytes(data)
@@ -211,13 +218,10 @@ def _left(until: float) -> float:
     return seconds
 
 
-def _complete(data: bytearray) -> bool:
-    """Whether the body has the length that the head announces, so that nothing more has to be read."""
-    end = data.find(b"\r\n\r\n")
-    if end < 0:
-        return False
-    length = re.search(rb"\r\ncontent-length:[ \t]*(\d{1,9})[ \t]*\r\n", data[: end + 2].lower())
-    return length is not None and len(data) >= end + 4 + int(length[1])
+def _length(head: bytearray) -> float:
+    """The octets of the answer with its head; infinite where the head does not announce them."""
+    found = re.search(rb"\r\ncontent-length:[ \t]*(\d{1,9})[ \t]*\r\n", head.lower())
+    return len(head) + int(found[1]) if found else math.inf
 
 
 class _SocketOfOctets:
