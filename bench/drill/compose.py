@@ -7,15 +7,18 @@ code and the schema.
 from __future__ import annotations
 
 import ctypes
+import http.client
 import json
 import os
 import re
 import shutil
 import signal
+import ssl
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import psycopg2
@@ -26,6 +29,7 @@ from bench.drill.commits import CHECKOUT
 from bench.drill.engine import Engine, EngineError, tell
 from bench.drill.host import READY_SECONDS, TIMEOUTS, Host, NotReadyError
 from bench.instance import Api
+from tests.waiting import eventually
 
 PROJECT = "drill"
 #: The disk of the database, on a loop device: it can be full without a disk of this machine being full.
@@ -33,6 +37,10 @@ DISK, DISK_OCTETS = "/srv/postgres", 1_500_000_000
 #: The folder of the library that moves the clock, and of its offset, in the engine and in the containers.
 CLOCK, CLOCK_IN = "/srv/clock", "/drill"
 MOVED_CLOCK = {"LD_PRELOAD": f"{CLOCK_IN}/clock.so", "DRILL_CLOCK": f"{CLOCK_IN}/offset"}
+#: The folder of the certificate of the front server.
+TLS = "/srv/tls"
+#: The file for clients of other hosts.
+PUBLIC = "deploy/compose-public.yml"
 #: The services of a role that has several.
 ROLES = {"web": ("web", "web2")}
 CLONE_NEWNET = 0x40000000
@@ -43,8 +51,11 @@ BOTH_DATABASES = "postgres:5432,standby:5432"
 class ComposeHost(Host):
     name = "compose"
     can = frozenset(
-        {"upgrade", "two webs", "image", "backup", "users", "stop", "disk", "network", "clock", "failover", "scale"}
-    )
+        {
+            "upgrade", "two webs", "image", "page", "users", "stop", "disk", "network", "clock", "failover", "scale",
+            "tls",
+        }
+    )  # fmt: skip
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
@@ -266,9 +277,53 @@ class ComposeHost(Host):
         given = [f"COMPOSE_FILE={files}", f"COMPOSE_PROJECT_NAME={PROJECT}"]
         return self.engine.inside(["env", *given, "sh", "-euc", f"cd {FOLDER}\n{commands(part)}"])
 
+    def begin_tls(self, files: Mapping[str, bytes]) -> None:
+        self.replace_tls(files)
+        front = {"environment": {"WAYBILL_FRONT_MODE": "tls"}, "volumes": [f"{TLS}:/etc/nginx/tls:ro"]}
+        self._override("tls", {"services": {"front": front}})
+        self._files.append("/srv/tls.json")
+        self.up("--no-deps", "front")
+
+    def replace_tls(self, files: Mapping[str, bytes]) -> None:
+        folder = self.engine.root / TLS[1:]
+        folder.mkdir(exist_ok=True)
+        for name, content in files.items():
+            (folder / name).touch(mode=0o600)
+            (folder / name).write_bytes(content)
+
+    def end_tls(self) -> None:
+        self._files.remove("/srv/tls.json")
+        self.up("--no-deps", "front")
+
+    def addresses_seen(self, files: Mapping[str, bytes], sources: Sequence[tuple[str, str]]) -> list[str]:
+        # No kernel is without these pairs, as containers have them.
+        self.engine.inside(["ip", "link", "add", "wan", "type", "veth", "peer", "name", "wan-end"])
+        for end in ("wan", "wan-end"):
+            self.engine.inside(["ip", "link", "set", end, "up"])
+        for address in (address for pair in sources for address in pair):
+            words = [f"{address}/64", "dev", "wan", "nodad"] if ":" in address else [f"{address}/24", "dev", "wan"]
+            self.engine.inside(["ip", "address", "add", *words])
+        self._without_front()
+        self._files.append(PUBLIC)
+        self.begin_tls(files)
+        for source, target in sources:
+            eventually(partial(_asked, source, target))
+        log = self.engine.docker("logs", f"{PROJECT}-front-1")
+        self._without_front()
+        self._files = [name for name in self._files if name not in (PUBLIC, "/srv/tls.json")]
+        self.engine.inside(["ip", "link", "del", "wan"])
+        self.up()
+        return [line.split()[0] for line in log.splitlines() if '"GET /healthz"' in line]
+
+    def _without_front(self) -> None:
+        """Take the network of the front server away, with what is in it."""
+        self.compose("rm", "--stop", "--force", "front", "web", "web2", "relay")
+        self.engine.docker("network", "rm", f"{PROJECT}_front")
+
     def mend(self) -> None:
-        with suppress(ValueError):
-            self._files.remove("/srv/clock.json")
+        for name in ("/srv/clock.json", "/srv/tls.json", PUBLIC):
+            with suppress(ValueError):
+                self._files.remove(name)
         self.compose("unpause", check=False)
         self.limit_servers(os.cpu_count() or 1)
         self.engine.inside(["rm", "-f", f"{DISK}/filler"], check=False)
@@ -338,6 +393,17 @@ class ComposeHost(Host):
 
     def _sql(self, statement: str) -> None:
         self.compose("exec", "-T", "postgres", "psql", "-U", "waybill", "-c", statement)
+
+
+def _asked(source: str, target: str) -> bool:
+    """Whether a client at this address has an answer by https, whatever it says."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    line = http.client.HTTPSConnection(target, 443, timeout=10, context=context, source_address=(source, 0))
+    with closing(line), suppress(OSError):
+        line.request("GET", "/healthz")
+        return line.getresponse().status > 0
+    return False
 
 
 def _bind(folder: str) -> dict[str, str]:

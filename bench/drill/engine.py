@@ -29,14 +29,24 @@ ENGINE_PACKAGES = (
 BASES = {
     "python": ("bookworm", "python3,python3-pip,python-is-python3,ca-certificates"),
     "postgres": ("trixie", "postgresql-17,gosu"),
+    # Debian's testing has the next major version.
+    "postgres18": ("forky", "postgresql-18,gosu"),
     "redis": ("bookworm", "redis-server,redis-tools,gosu"),
     "nginx": ("trixie", "nginx-light,gettext-base"),
 }
 #: The names under which the Dockerfile and docker-compose.yml of the project ask for them.
-NAMES = {"python": "python:3.11-slim-bookworm", "postgres": "postgres:17", "redis": "redis:7", "nginx": "nginx:1.28"}
+NAMES = {
+    "python": "python:3.11-slim-bookworm",
+    "postgres": "postgres:17",
+    "postgres18": "postgres:18",
+    "redis": "redis:7",
+    "nginx": "nginx:1.28",
+}
 AUTHORITIES = Path("/etc/ssl/certs/ca-certificates.crt")
 #: Options of an engine that only builds: it shares the network of this machine and changes nothing in it.
 BUILDS_ONLY = ("--bridge=none", "--iptables=false", "--ip6tables=false", "--ip-forward=false", "--ip-masq=false")
+#: IPv6 in the networks of containers, as Docker has it since version 27 without these.
+RUNS = ("--experimental", "--ip6tables")
 START_SECONDS, STOP_SECONDS = 60.0, 60.0
 MOST_SECONDS = 1800.0
 
@@ -101,7 +111,7 @@ class Engine:
             shutil.copyfile(AUTHORITIES, self.root / AUTHORITIES.relative_to("/"))
         words = ["unshare", "--mount", "--pid", "--fork", "--kill-child", *([] if builds_only else ["--net"]), "--"]
         words += [str(HERE / "engine.sh"), str(self.root), f"--cgroup-parent=/{self._group}"]
-        words += BUILDS_ONLY if builds_only else ()
+        words += BUILDS_ONLY if builds_only else RUNS
         (self.root / "run/docker.sock").unlink(missing_ok=True)
         log = self.base / "engine.log"
         self._process = spawn(words, log=log)
@@ -154,10 +164,11 @@ class Engine:
                 with (self.base / "tar" / f"{name}.tar").open("rb") as tar:
                     self._import(tar.fileno(), f"base-{name}")
             folder = self.root / "srv/images" / name
-            shutil.copytree(HERE / "images" / name, folder, dirs_exist_ok=True)
+            shutil.copytree(HERE / "images" / name.rstrip("0123456789"), folder, dirs_exist_ok=True)
             if name == "python":
                 _machine_settings(folder)
-            self.docker("build", "-q", "--network", "host", "-t", image, f"/srv/images/{name}")
+            version = [f"--build-arg=VERSION={image.partition(':')[2]}"] if name.startswith("postgres") else []
+            self.docker("build", "-q", "--network", "host", *version, "-t", image, f"/srv/images/{name}")
 
     def has_image(self, name: str) -> bool:
         return bool(self.docker("images", "-q", name).strip())
@@ -195,7 +206,16 @@ def mirror() -> str:
 
 
 def _debootstrap(release: str, packages: str, target: Path) -> None:
-    words = ["mmdebstrap", "--quiet", "--variant=minbase", "--components=main", f"--include={packages}", release]
+    # A mirror may stand still; what it has is signed all the same.
+    words = [
+        "mmdebstrap",
+        "--quiet",
+        '--aptopt=Acquire::Check-Valid-Until "false"',
+        "--variant=minbase",
+        "--components=main",
+        f"--include={packages}",
+        release,
+    ]
     unfinished = target if target.suffix != ".tar" else target.with_suffix(".unfinished.tar")
     _run(["nice", *words, str(unfinished), *filter(None, [mirror()])])
     unfinished.rename(target)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from bench.drill.host import Host
 from bench.drill.load import insist, submission, submit, wait_done
-from bench.drill.looks import backup_and_restore, no_secrets
+from bench.drill.looks import backup_and_restore, certificate_renewed, major_version, no_secrets, own_addresses
 from bench.drill.measure import Sampler, submission_ids
 from bench.instance import Api
 
@@ -289,7 +289,9 @@ def replaced(scene: Scene) -> None:
 FAULTS = (
     Fault("upgrade", "upgrade from an older commit", upgraded, needs="upgrade", all_served=True),
     Fault("secrets", "secrets in the image, its history, containers and logs", look=no_secrets, needs="image"),
-    Fault("backup", "backup, restore, release, by docs/operate/compose.md", look=backup_and_restore, needs="backup"),
+    Fault("backup", "backup, restore, release, by docs/operate/compose.md", look=backup_and_restore, needs="page"),
+    Fault("certificate", "a certificate renewed by docs/operate/compose.md", look=certificate_renewed, needs="tls"),
+    Fault("addresses", "clients of other hosts, by IPv4 and IPv6", look=own_addresses, needs="tls"),
     Fault("none", "no fault, for comparison", nothing),
     Fault("worker", "the worker that holds a task: -9", worker, takeover=6.0),
     Fault("workers", "all workers, with the periodic jobs: -9", workers, takeover=10.0),
@@ -337,4 +339,6 @@ FAULTS = (
         needs="failover",
         prepare=lambda host: host.begin_standby(),
     ),
+    # The last one: the database is in another volume then.
+    Fault("major", "PostgreSQL 17 to 18 by docs/operate/compose.md", look=major_version, needs="page"),
 )

@@ -6,6 +6,7 @@ import abc
 import signal
 import time
 import urllib.request
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -146,6 +147,22 @@ class Host(abc.ABC):
 
     def follow(self, part: str) -> str:
         """Run the commands of docs/operate/compose.md with this mark; return their output. Raises RuntimeError."""
+        raise NotImplementedError
+
+    def begin_tls(self, files: Mapping[str, bytes]) -> None:
+        """The front server ends TLS at its port by these files, certificate.pem and key.pem."""
+        raise NotImplementedError
+
+    def replace_tls(self, files: Mapping[str, bytes]) -> None:
+        """Write other files in their place; no process is asked to read them."""
+        raise NotImplementedError
+
+    def end_tls(self) -> None:
+        raise NotImplementedError
+
+    def addresses_seen(self, files: Mapping[str, bytes], sources: Sequence[tuple[str, str]]) -> list[str]:
+        """The addresses in the log of the front server, with the file for other hosts and this certificate, after a
+        client at each source has asked it at the target: pairs of an address of another network, and one of ours."""
         raise NotImplementedError
 
     def mend(self) -> None:

@@ -18,7 +18,7 @@ from .home import Home, write_private
 
 OWNER = "go"
 USER = "demo"
-#: What its token, key and application are called.
+#: The name of its token, key and application.
 LABEL = "make up"
 #: Not an endpoint, but the port of the ssh shell.
 SSH = "ssh"

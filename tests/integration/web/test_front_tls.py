@@ -282,7 +282,7 @@ def test_a_front_server_that_is_away_is_a_metric_and_its_certificate_stays_known
 def test_no_scrape_waits_for_a_front_server_that_hangs(
     at_front: Nginx, client: Client, settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("transferapi.rest.metrics.front_certificate.PATIENCE", 0.05)
+    monkeypatch.setattr("transferapi.rest.metrics.front_certificate.FIRST_LOOK", 0.05)
     with closing(socket.create_server(("127.0.0.1", 0))) as silent:
         settings.FRONT_TLS = f"127.0.0.1:{silent.getsockname()[1]}"
         assert metric(client, "database_answers") == 1

@@ -22,6 +22,8 @@ from transferapi.config import CHECKOUT, SECRETS, load
 #: Of https://github.com/compose-spec/compose-spec (Apache-2.0).
 SCHEMA = CHECKOUT / "tests" / "schemas" / "compose-spec.json"
 SCRIPT = "deploy/compose-secrets.sh"
+#: The commands of the page for another major version.
+POSTGRES = ("postgres-dump", "postgres-restore", "postgres-start")
 OURS = ("migrate", "web", "web2", "relay", "shell", "worker", "operator")
 #: The innermost of nested ones first.
 _VARIABLE = re.compile(r"(?<!\$)\$\{(\w+)(?:(:?-|:[?+])([^{}]*))?\}")
@@ -241,6 +243,24 @@ def test_the_number_of_workers_is_kept_by_every_command_of_the_pages() -> None:
         assert not re.search(r"docker compose up [^`\n]*--scale", (CHECKOUT / "docs/operate" / page).read_text()), page
 
 
+def test_another_major_version_of_postgresql_gets_another_volume_and_the_same_folder() -> None:
+    lines = re.findall(r"^printf '(.*)' >> \.env$", commands("postgres-restore"), re.MULTILINE)
+    given = dict(line.split("=") for line in lines[0].split("\\n") if line)
+    assert given.keys() == {"POSTGRES_VERSION", "POSTGRES_VOLUME"}
+    assert given["POSTGRES_VOLUME"] == f"postgres-{given['POSTGRES_VERSION']}"
+    now, then = document(), document(**given)
+    for found, version in ((now, "17"), (then, given["POSTGRES_VERSION"])):
+        postgres = found["services"]["postgres"]
+        assert postgres["image"] == f"postgres:{version}"
+        [(volume, folder)] = [text.split(":") for text in postgres["volumes"]]
+        assert volume in found["volumes"]
+        # The image of version 18 has another one of its own, and refuses a volume at this place.
+        assert folder == postgres["environment"]["PGDATA"]
+    assert now["services"]["postgres"]["volumes"] != then["services"]["postgres"]["volumes"]
+    # It would answer for the server that fills the volume, and ends then.
+    assert "-h 127.0.0.1" in now["services"]["postgres"]["healthcheck"]["test"]
+
+
 def test_commands_with_files_of_the_host_have_a_service_that_never_starts_by_itself() -> None:
     operator = SERVICES["operator"]
     assert operator["profiles"] == ["operator"]
@@ -259,7 +279,7 @@ def test_the_commands_of_the_page_are_those_of_services_that_are_there() -> None
     for how, service in re.findall(rf"docker compose (run|exec) (?:\\\n\s+)?{options}(?:\\\n\s+{options})?(\w+)", page):
         assert service in SERVICES, (how, service)
         assert how == "exec" or service in ("operator", "migrate"), "a service with an address of its own may run"
-    for part in ("backup", "restore", "release", "keys", "install-keys", "certificate", "vault-key"):
+    for part in ("backup", "restore", "release", "keys", "install-keys", "certificate", "vault-key", *POSTGRES):
         checked = subprocess.run(
             ["sh", "-n"], input=commands(part), capture_output=True, text=True, timeout=60, check=False
         )

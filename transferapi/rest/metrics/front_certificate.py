@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from cryptography import x509
 
 #: Seconds for one look, between two looks, and for which a scrape waits for the first one.
-TIMEOUT, INTERVAL, PATIENCE = 5.0, 300.0, 1.0
+TIMEOUT, INTERVAL, FIRST_LOOK = 5.0, 300.0, 1.0
 
 
 class NoCertificateError(Exception):
@@ -64,7 +64,7 @@ class FrontCertificateWatch:
         self._looked_at = float("-inf")
 
     def look(self, address: str, name: str) -> FrontCertificateLook | None:
-        """The newest finding; None: the first look has not ended within PATIENCE."""
+        """The newest finding; None: the first look has not ended within FIRST_LOOK."""
         with self._lock:
             is_due = time.monotonic() - self._looked_at >= INTERVAL
             if is_due and (self._thread is None or not self._thread.is_alive()):
@@ -73,7 +73,7 @@ class FrontCertificateWatch:
                 self._thread.start()
             thread = self._thread
         if self._newest is None and thread is not None:
-            thread.join(PATIENCE)
+            thread.join(FIRST_LOOK)
         return self._newest
 
     def _run(self, address: str, name: str) -> None:
