@@ -1,7 +1,9 @@
 """Demands of an endpoint on the sign-in of whoever reads or writes there: its age, its domain, and a second factor.
 
-`registry.require` asks here, once, for operations and submissions. Tasks and timers that were accepted go on: they were
-asked for by a person who met the demand then. A shared endpoint demands what its host demands, too.
+`registry.require` asks here, once, for operations and submissions. Tasks that were accepted go on: they were asked for
+by a person who met the demand then. Each run of a timer, which may be older than the demand, and outlive the identity
+that met it, asks for what is known without the person: whether the user still has an identity of the domain, and a
+second factor. A shared endpoint demands what its host demands, too.
 """
 
 from __future__ import annotations
@@ -11,8 +13,11 @@ from collections.abc import Collection
 from endpoints.errors import StepUpRequiredError
 from endpoints.models import Endpoint
 from endpoints.permissions import DATA, Permission
+from identity import user_names
 from identity.linked import services as linked
 from identity.models import User
+from identity.one_time_codes import services as one_time_codes
+from identity.passkeys import services as passkeys
 from identity.sessions import proof
 
 
@@ -29,16 +34,25 @@ def check(user: User, verb: Permission, endpoint: Endpoint) -> None:
 
 def _check(user: User, place: Endpoint, endpoint: Endpoint) -> None:
     found = proof.present()
-    if isinstance(found, proof.Background):
-        return
     domains, minutes = place.authentication_domains or [], place.authentication_timeout_mins
-    if (
-        found is None
-        or (domains and not _is_of(user, found, domains))
-        or (minutes and found.age() > minutes * 60)
-        or (place.mfa_required and not found.is_multi_factor)
-    ):
+    if isinstance(found, proof.Background):
+        is_met = _could_meet(user, domains, second_factor=place.mfa_required)
+    else:
+        is_met = (
+            found is not None
+            and (not domains or _is_of(user, found, domains))
+            and (not minutes or found.age() <= minutes * 60)
+            and (not place.mfa_required or found.is_multi_factor)
+        )
+    if not is_met:
         raise StepUpRequiredError(endpoint, user, domains, minutes, second_factor=place.mfa_required)
+
+
+def _could_meet(user: User, domains: Collection[str], *, second_factor: bool) -> bool:
+    """Whether a sign-in of this user could meet the demand now, but for its age."""
+    names = [user_names.identity_name(user), *(row.username for row in linked.of(user))] if domains else []
+    has_domain = not domains or any(name.rpartition("@")[2].lower() in domains for name in names)
+    return has_domain and (not second_factor or one_time_codes.enabled(user) or passkeys.usable(user))
 
 
 def _is_of(user: User, found: proof.SignInProof, domains: Collection[str]) -> bool:

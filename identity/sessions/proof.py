@@ -46,7 +46,7 @@ class SignInProof:
 
 @dataclass(frozen=True, slots=True)
 class Background:
-    """Work that was accepted before, such as a timer: demands were met then."""
+    """Work that was accepted before, such as a timer. The age of a sign-in counts no more."""
 
 
 Present = SignInProof | Background | None

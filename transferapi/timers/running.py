@@ -76,7 +76,7 @@ def _run_one(now: datetime | None) -> bool:
             if timer.last_task_id and _unfinished(timer.last_task_id):
                 timer.next_run = now + WAIT
             else:
-                # The demands of the endpoints were met when the timer was made.
+                # Demands that were added since hold, as far as they can be checked without the person.
                 with proof.proven_by(proof.Background):
                     _run(timer, now)
             timer.save(update_fields=_CHANGED)

@@ -20,12 +20,16 @@ from identity import tokens, user_names
 from identity.linked import services as linked
 from identity.linked.models import LinkedIdentity
 from identity.linked.proven import Proven
-from identity.models import User
+from identity.models import OneTimeCodeSecret, User
 from identity.sessions.proof import Background, Present, SignInProof, proven_by
-from tests.integration.cast import submit, take
+from tests.integration.cast import submit, take, transfer_request
 from tests.integration.pages import Browser
 from tests.integration.rest import Api
 from transferapi.tasks.worker import endpoint_access
+from transferapi.timers import running
+from transferapi.timers import services as timers
+from transferapi.timers.models import Timer
+from transferapi.timers.schedule import Schedule
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("passwords")]
 
@@ -117,6 +121,7 @@ def test_a_demand_for_a_second_factor_is_met_by_a_passkey_or_a_code(
     alice: User, ep1: Endpoint, way: str, is_enough: bool
 ) -> None:
     demand(ep1, mfa_required=True)
+    OneTimeCodeSecret.objects.create(user=alice, key_id="k", sealed=b"s", confirmed_at=datetime.now(UTC))
     share = shares.create(alice, str(ep1.pk), "/data/", {"name": "shared", "display_name": "shared"})
     for place in (ep1, share):
         with proven_by(lambda: signed_in(24 * 60, way=way)):
@@ -140,6 +145,36 @@ def test_a_share_demands_what_its_host_demands(alice: User, bob: User, ep1: Endp
         registry.resolve(bob, str(share.pk), Permission.BROWSE)
     with proven_by(lambda: signed_in(4)):
         assert registry.resolve(bob, str(share.pk), Permission.BROWSE) == share
+
+
+def run_timer(timer: Timer) -> str:
+    """Run it now; the code of the refusal, "" for none."""
+    now = datetime.now(UTC)
+    Timer.objects.filter(pk=timer.pk).update(next_run=now, status="loaded", refused_in_a_row=0, last_task=None)
+    assert running.run_due(10, now) == 1
+    timer.refresh_from_db()
+    return str(timer.last_error["code"]) if timer.last_error else ""
+
+
+def test_a_timer_that_is_older_than_the_demand_goes_on_only_for_who_could_meet_it(
+    alice: User, ep1: Endpoint, ep2: Endpoint
+) -> None:
+    """A timer lives for years: who has made one before the demand, or for the identity of an employer that is left."""
+    plan = Schedule(datetime.now(UTC) + timedelta(hours=1), 3600)
+    timer = timers.create(alice, name=None, plan=plan, request=transfer_request(ep1, ep2))
+    assert run_timer(timer) == ""
+    demand(ep1, authentication_domains=["example.org"], authentication_timeout_mins=30)
+    assert run_timer(timer) == "PermissionDenied"
+    row = link(alice)
+    assert run_timer(timer) == ""
+    linked.unlink(alice, row.pk)
+    assert run_timer(timer) == "PermissionDenied"
+    demand(ep1, authentication_domains=None, mfa_required=True)
+    assert run_timer(timer) == "PermissionDenied"
+    OneTimeCodeSecret.objects.create(user=alice, key_id="k", sealed=b"s", confirmed_at=datetime.now(UTC))
+    assert run_timer(timer) == ""
+    demand(ep1, mfa_required=False, authentication_timeout_mins=1)
+    assert run_timer(timer) == "", "nobody is there who could sign in again"
 
 
 def test_tasks_that_were_submitted_go_on(alice: User, ep1: Endpoint, ep2: Endpoint) -> None:
