@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from django.db import IntegrityError, transaction
+from django.db.models import F
 
 from identity import link_codes
 from identity.clock import moment
@@ -56,6 +57,7 @@ class DueMail:
 def ask(address: str, network: str, invitation: Secret | None = None, now: datetime | None = None) -> None:
     """Write a request down. network: the address of the client. A second request within SPACING changes nothing.
 
+    One that comes later, which may be of somebody else, leaves an invitation that can still be used in its place.
     Raises SignUpError, TooManyAttemptsError, CountingFailedError; never because of an account.
     """
     count_request("sign-up", network, MOST_OF_A_NETWORK)
@@ -73,7 +75,10 @@ def ask(address: str, network: str, invitation: Secret | None = None, now: datet
     except IntegrityError as error:
         if constraint_of(error) != "identity_signuprequest_email_key":
             raise
-        SignUpRequest.objects.filter(email=email, asked_at__lte=time - SPACING).update(**row)
+        known = SignUpRequest.objects.filter(email=email, asked_at__lte=time - SPACING)
+        invited = known.filter(invitation__in=rules.usable(time))
+        if not invited.update(**{**row, "invitation": F("invitation")}):
+            known.update(**row)
 
 
 def claim(now: datetime | None = None) -> DueMail | None:

@@ -91,7 +91,7 @@ def make_account(applicant: Applicant, invitation: Invitation | None, now: datet
     address = applicant.address.lower()
     if invitation is not None:
         # Behind the lock: of two concurrent uses, the second finds that it was used.
-        invitation = _usable(now).select_for_update(no_key=True).filter(pk=invitation.pk).first()
+        invitation = usable(now).select_for_update(no_key=True).filter(pk=invitation.pk).first()
         if invitation is None:
             raise InvitationRefusedError
     admitting = _admitting(address, applicant.is_proven, invitation)
@@ -141,17 +141,18 @@ def _check_address(rule: SignUpPolicy, address: str, is_proven: bool) -> None:
 
 def _found(code: Secret | None, now: datetime) -> Invitation | None:
     """The invitation with this code; None without a code. Raises InvitationRefusedError."""
-    return None if code is None else link_codes.row_of(_usable(now), code, InvitationRefusedError())
+    return None if code is None else link_codes.row_of(usable(now), code, InvitationRefusedError())
 
 
 def find_invitation(code: Secret, now: datetime | None = None) -> Invitation:
     """The invitation with this code, if it can be used. Raises InvitationRefusedError, SignUpClosedError."""
     if not is_offered():
         raise SignUpClosedError
-    return link_codes.row_of(_usable(moment(now)), code, InvitationRefusedError())
+    return link_codes.row_of(usable(moment(now)), code, InvitationRefusedError())
 
 
-def _usable(now: datetime) -> QuerySet[Invitation]:
+def usable(now: datetime) -> QuerySet[Invitation]:
+    """The invitations that were neither used nor taken back, and have not ended."""
     return Invitation.objects.filter(used_at__isnull=True, expires_at__gt=now)
 
 

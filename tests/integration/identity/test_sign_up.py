@@ -291,6 +291,19 @@ def test_the_rule_is_asked_again_when_the_account_is_made(server: MailServer, se
         requests.finish(code_in(server), "carol", "", PASSWORD)
 
 
+def test_a_stranger_who_asks_for_the_address_takes_nobodys_invitation_away(server: MailServer, settings: Any) -> None:
+    """The stranger has another invitation, and uses it up after the request."""
+    settings.SIGN_UP = parse("invitation")
+    mine, theirs = (code_of(invitations.invite(None, email)) for email in (ADDRESS, ""))
+    requests.ask(ADDRESS, "192.0.2.1", mine)
+    SignUpRequest.objects.update(asked_at=moment() - requests.SPACING)
+    requests.ask(ADDRESS, "198.51.100.1", theirs)
+    rules.sign_up(carol(username="mallory", address="mallory@example.org"), theirs)
+    sign_up_mails.send_due()
+    user = requests.finish(code_in(server), "carol", "", PASSWORD)
+    assert Invitation.objects.get(email=ADDRESS).used_by == user
+
+
 def test_a_mailbox_is_not_flooded_and_the_first_link_still_serves(server: MailServer) -> None:
     for number in range(20):
         requests.ask(ADDRESS, f"192.0.2.{number}")
