@@ -20,7 +20,7 @@ from identity.groups.errors import GroupForbiddenError
 from identity.groups.memberships import MembershipAction, MembershipVerb
 from identity.models import ApiToken, AuditEvent, Group, Membership, User
 from identity.scim import clients
-from identity.scim.models import ScimToken
+from identity.scim.models import ScimToken, ScimUser
 from tests.integration.deploy.test_key_commands import waybill
 from transferapi.rest.http import parsing, rate_limit
 from transferapi.rest.scim import filters
@@ -280,6 +280,50 @@ def test_users_of_others_and_staff_are_out_of_reach(entra: Directory, alice: Use
     assert entra("GET", "Users")[1]["Resources"] == []
     assert User.objects.filter(is_active=True).count() == 3
     assert okta.members(group) == {foreign["id"]}
+
+
+def test_no_attribute_gives_more_than_the_schema(entra: Directory, alice: User) -> None:
+    okta = Directory("okta")
+    theirs = okta.group("Physics", okta.user("dave")["id"])
+    more = {
+        "id": str(alice.pk), "is_staff": True, "isStaff": True, "is_superuser": True, "password": "secret",
+        "roles": [{"value": "admin"}], "groups": [{"value": theirs["id"]}], "client": "okta", "suspended": True,
+        "meta": {"location": "https://evil.example.org"}, "scim_client": "okta", "takes_over": True,
+    }  # fmt: skip
+    made = entra.user("carol", **more)
+    carol = User.objects.get(username="carol")
+    assert made["id"] == str(carol.pk) != str(alice.pk)
+    assert "evil" not in made["meta"]["location"]
+    for method in ("PUT", "PATCH"):
+        body = {"userName": "carol", **more}
+        if method == "PATCH":
+            for name, value in more.items():
+                entra.patch(f"Users/{made['id']}", {"op": "replace", "path": name, "value": value})
+                entra.patch(f"Users/{made['id']}", {"op": "add", "value": {name: value}})
+        else:
+            assert entra(method, f"Users/{made['id']}", body)[0] == 200
+        carol.refresh_from_db()
+        assert (carol.is_staff, carol.is_superuser, carol.has_usable_password()) == (False, False, False)
+        assert not Membership.objects.filter(user=carol).exists()
+    entra("POST", "Users", {"userName": "alice", **more})
+    assert not ScimUser.objects.filter(user=alice).exists()
+    assert okta.members(theirs) != {made["id"]}
+
+
+def test_filters_find_nothing_of_another_directory(entra: Directory, alice: User) -> None:
+    okta = Directory("okta")
+    dave = okta.user("dave", externalId="1", emails=[{"value": "dave@example.org"}])
+    okta.group("Physics", dave["id"], externalId="2")
+    for text in (
+        f'id eq "{dave["id"]}"', 'userName eq "dave"', 'externalId eq "1"', 'emails eq "dave@example.org"',
+        'emails.value eq "DAVE@example.org"', "active eq true", 'userName eq "alice"', f'id eq "{alice.pk}"',
+    ):  # fmt: skip
+        status, found = entra("GET", "Users", filter=text)
+        assert (status, found["totalResults"]) == (200, 0), text
+        assert okta("GET", "Users", filter=text)[1]["totalResults"] <= 1
+    for text in ('displayName eq "Physics"', 'externalId eq "2"', f'members eq "{dave["id"]}"'):
+        assert entra("GET", "Groups", filter=text)[1]["totalResults"] == 0, text
+        assert okta("GET", "Groups", filter=text)[1]["totalResults"] == 1, text
 
 
 def test_a_directory_takes_over_by_name_where_the_operator_allows_it(alice: User, bob: User) -> None:
