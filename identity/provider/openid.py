@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -28,11 +28,11 @@ ALGORITHMS = ID_TOKEN_ALGORITHMS
 _FRAMEWORK = "/complete/globus/"
 
 
-def algorithm(application: Application, redirect_uri: str) -> str:
-    """The one that the application has chosen; else the one that the program at this address is known to accept."""
+def algorithm(application: Application, redirect_uris: Iterable[str]) -> str:
+    """The one that the application has chosen; else the one that the program at these addresses is known to accept."""
     if chosen := clients.options(application).id_token_algorithm:
         return chosen
-    return ALGORITHMS[urlsplit(redirect_uri).path == _FRAMEWORK]
+    return ALGORITHMS[any(urlsplit(uri).path == _FRAMEWORK for uri in redirect_uris)]
 
 
 def issuer() -> str:

@@ -297,17 +297,29 @@ class Validator(OAuth2Validator):  # type: ignore[misc]  # the toolkit is not ty
         return True
 
     def get_id_token(self, token: dict[str, Any], token_handler: Any, request: Any) -> str:
-        """An identity token is issued only in exchange for a code, because only then has a user signed in."""
+        """`finalize_id_token` makes it."""
         return ""
+
+    def refresh_id_token(self, request: Any) -> bool:
+        """With a new access token, too, for clients that show the user from it (OpenID Connect Core section 12.2)."""
+        return True
 
     def finalize_id_token(
         self, id_token: dict[str, Any], token: dict[str, Any], token_handler: Any, request: Any
     ) -> str | None:
-        if request.grant_type != "authorization_code" or not openid.is_configured():
+        if request.grant_type not in ("authorization_code", "refresh_token") or not openid.is_configured():
             return None
-        by = openid.algorithm(request.client, request.grant.redirect_uri)
+        if request.grant_type == "authorization_code":
+            at, redirect_uris = request.authenticated_at, [request.grant.redirect_uri]
+        else:
+            sign_in = SignIn.objects.filter(pk=request.renewal.token_family).first()
+            if sign_in is None:
+                return None
+            at, redirect_uris = sign_in.authenticated_at.timestamp(), request.client.redirect_uris.split()
+        by = openid.algorithm(request.client, redirect_uris)
+        start = {**id_token, "aud": request.client.client_id}
         first: str = token["access_token"]
-        return openid.signed(id_token, request.user, request.scopes, request.authenticated_at, first, by)
+        return openid.signed(start, request.user, request.scopes, at, first, by)
 
 
 def _record_once(request: Any, grant: str) -> None:

@@ -335,6 +335,8 @@ def test_what_the_host_says_names_none_of_its_paths_to_those_who_only_have_the_s
     assert (share.ls("/").body["path"], share.ls("/").body["absolute_path"]) == ("/", "/")
     assert share.ls("/~/in").body["absolute_path"] == "/in/"
     assert share.ls("/").body["endpoint"] == "alice#share"
+    by_id = share.api["alice"].get(f"/operation/endpoint/{share.host.pk}/ls", path="/")
+    assert by_id.body["endpoint"] == str(share.host.pk)
     assert share.stat("/").body["name"] == "/"
 
 

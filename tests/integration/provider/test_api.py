@@ -23,6 +23,7 @@ from jwcrypto import jwk, jwt
 from oauth2_provider.models import AccessToken, Application
 
 from deploy.stack.home import new_rsa_key, write_private
+from identity.federation.openid.id_tokens import half_hash
 from identity.models import ClientSecret, Registration, SignIn, User
 from identity.provider import applications, consents, registration, scopes
 from identity.provider.applications import ApplicationSpec
@@ -102,7 +103,10 @@ def test_users_are_found_by_name_and_by_id(api: Api, alice: User, bob: User, cha
     assert [one["email"] for one in found["identities"]] == [None, None, "secret@example.org"]
     by_id = api.get("/v2/api/identities", ids=f"{bob.pk},{uuid.uuid4()}, {alice.pk}", provision="true").body
     assert [one["id"] for one in by_id["identities"]] == [str(bob.pk), str(alice.pk)]
-    assert api.get("/v2/api/identities", usernames="nobody", provision="true").body == {"identities": []}
+    assert api.get("/v2/api/identities", usernames="nobody").body == {"identities": []}
+    refused = api.get("/v2/api/identities", usernames="nobody", provision="true")
+    assert refused.status == 404
+    assert "ask them to sign in here once" in refused.body["message"]
     assert api.get(f"/v2/api/identities/{bob.pk}").body["identity"]["username"] == "bob@127.0.0.1"
     assert User.objects.count() == 3
 
@@ -749,9 +753,22 @@ def test_the_choice_of_an_algorithm_is_a_field_of_the_application(api: Api) -> N
         assert api.put(path, {"client": {name: wrong}}).status == 400, wrong
 
 
-def test_a_renewal_makes_no_identity_token(portal: App, alice: User) -> None:
-    token = portal.tokens(alice, "openid")["refresh_token"]
-    assert "id_token" not in portal.token(grant_type="refresh_token", refresh_token=token).body
+def test_a_renewal_makes_an_identity_token_of_the_same_sign_in(portal: App, alice: User) -> None:
+    first = portal.tokens(alice, "openid email")
+    answer = portal.token(grant_type="refresh_token", refresh_token=first["refresh_token"]).body
+    old, new = _claims(first["id_token"]), _claims(answer["id_token"])
+    for name in ("iss", "sub", "aud", "auth_time", "email"):
+        assert old.get(name) == new.get(name), name
+    assert new["at_hash"] == half_hash("RS256", answer["access_token"])
+    assert "nonce" not in new
+    narrowed = portal.token(grant_type="refresh_token", refresh_token=first["refresh_token"], scope="email").body
+    assert "id_token" not in narrowed
+
+
+def _claims(token: str) -> dict[str, Any]:
+    payload = token.split(".")[1]
+    found: dict[str, Any] = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
+    return found
 
 
 def test_without_a_key_all_else_goes_on(portal: App, alice: User, settings: Any) -> None:

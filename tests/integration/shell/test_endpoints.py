@@ -177,6 +177,13 @@ def test_the_host_of_a_share_is_shown_only_to_those_who_may_know_it(
 # ---- endpoint-add
 
 
+def test_endpoint_create_is_another_name_of_endpoint_add(shell: Shell) -> None:
+    assert shell.ok("endpoint-create cluster -p dtn1.example.org") == ""
+    assert shell.ok("server-list cluster") != ""
+    assert "endpoint-create" not in shell.ok("help")
+    assert shell.ok("man endpoint-create").splitlines()[1:] == shell.ok("man endpoint-add").splitlines()[1:]
+
+
 def test_a_repeated_endpoint_add_adds_servers_and_prints_nothing(shell: Shell, alice: User) -> None:
     assert shell.ok("endpoint-add dtn -p dtn1.example.org -p dtn2.example.org:3000") == ""
     assert shell.ok("endpoint-add alice#dtn -p gsiftp://dtn3.example.org:2812/ -s /O=Grid/CN=dtn3") == ""

@@ -66,6 +66,7 @@ modify --label taken {task}
 retry {task}
 status {task}
 endpoint-add new -p new.example.org
+endpoint-create new -p new.example.org
 endpoint-add --sharing ep1/folder/ -n new
 """.strip().splitlines()
 #: Commands that name neither an endpoint nor a task, or have a test of their own below.

@@ -160,6 +160,16 @@ def test_literal_errors(shell: Shell, line: str, error: str) -> None:
 
 def test_a_word_without_an_endpoint(shell: Shell) -> None:
     assert shell.fails("transfer -- fff ep2/b") == "Error: Missing '/': 'fff'\n"
+    for line, lines in (
+        ("transfer -- fff", None),
+        ("transfer fff -r", None),
+        ("transfer", ["fff"]),
+        ("transfer", ["fff -r"]),
+    ):
+        first, advice = shell.fails(line, lines).splitlines()
+        assert first == "Error: Missing '/': 'fff'"
+        assert advice.startswith("SOURCE and DESTINATION are wanted")
+    assert shell.fails("transfer", ["ep1/f"]).startswith("Error: Poorly formed input line 1: 'ep1/f' (SOURCE and")
 
 
 BAD = [

@@ -92,6 +92,12 @@ def test_a_folder_is_shared_and_taken_back(
     assert "EndpointNotFound" in refused.err
 
 
+def test_an_identity_that_would_have_to_be_made_is_refused_with_a_sentence(alice: Globus, share: str) -> None:
+    words = ["--permissions", "r", "--provision-identity", "nobody@example.org"]
+    refused = alice("endpoint", "permission", "create", f"{share}:/", *words, status=1)
+    assert "ask them to sign in here once" in " ".join(refused.err.split())
+
+
 def test_what_is_shared_is_found(alice: Globus, bob: Globus, bob_name: str, share: str) -> None:
     alice("endpoint", "permission", "create", f"{share}:/", "--permissions", "r", "--identity", bob_name)
     found = bob.json("endpoint", "search", "--filter-scope", "shared-with-me", "--limit", "1000")["DATA"]

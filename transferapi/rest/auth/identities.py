@@ -21,6 +21,10 @@ from .client_authentication import ClientAuthentication
 
 #: Identities in one request.
 MAX_IDENTITIES = 100
+NOT_PROVISIONED = (
+    "Nobody has this name here, and this service makes no account in the name of somebody else: ask them to sign in"
+    " here once, and try again"
+)
 
 
 class Userinfo(View):
@@ -69,6 +73,8 @@ class IdentityList(Directory):
         found = (
             identities.with_ids([parse_id(one, refusal) for one in ids]) if ids else identities.with_usernames(names)
         )
+        if names and not found and request.query_params.get("provision", "").lower() in ("true", "1"):
+            raise NotFound(NOT_PROVISIONED)
         return Response({"identities": [self.document(one) for one in found]})
 
 

@@ -34,13 +34,22 @@ _REFUSED = {
 }
 
 
-@command("endpoint-add", "[OPTIONS] [NAME]", Heading.ENDPOINTS, servers.SERVERS, servers.SUBJECT,
-         option("--sharing", metavar="ENDPOINT/DIR", about="share this folder of an endpoint"),
-         flag("--gc", about="for your own computer; the setup key is the last line"),
-         flag("--s3", about="an endpoint on S3 storage; this service has none"),
-         flag("--managed-endpoint", about="a managed endpoint; this service has no subscriptions"),
-         option("--subscription", metavar="UUID", about="of a subscription; this service has none"),
-         *FIELD_OPTIONS, FORM, summary="Create an endpoint, or add a server to one")  # fmt: skip
+_SUMMARY = "Create an endpoint, or add a server to one"
+_OPTIONS = (
+    servers.SERVERS,
+    servers.SUBJECT,
+    option("--sharing", metavar="ENDPOINT/DIR", about="share this folder of an endpoint"),
+    flag("--gc", about="for your own computer; the setup key is the last line"),
+    flag("--s3", about="an endpoint on S3 storage; this service has none"),
+    flag("--managed-endpoint", about="a managed endpoint; this service has no subscriptions"),
+    option("--subscription", metavar="UUID", about="of a subscription; this service has none"),
+    *FIELD_OPTIONS,
+    FORM,
+)
+
+
+@command("endpoint-create", "[OPTIONS] [NAME]", Heading.ENDPOINTS, *_OPTIONS, summary=_SUMMARY, hidden=True)
+@command("endpoint-add", "[OPTIONS] [NAME]", Heading.ENDPOINTS, *_OPTIONS, summary=_SUMMARY)
 def endpoint_add(context: Context, arguments: Arguments) -> None:
     """Creates an endpoint of yours: `endpoint-add NAME -p HOST`. Where you have an endpoint of this name already, the
     servers are added to it. Nothing is printed. With -n and a display name, the NAME may be left out; the endpoint is

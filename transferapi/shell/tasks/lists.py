@@ -103,7 +103,7 @@ def of_operands(given: list[Word], count: int) -> ListLine:
     if len(operands) > count:
         raise _too_many(operands, text, 1, count)
     if len(operands) < count:
-        raise poor(1, text, f"{_wanted(count)} wanted")
+        raise _too_few(operands, text, 1, f"{_wanted(count)} wanted")
     return ListLine(0, tuple(operands))
 
 
@@ -139,7 +139,7 @@ def _with_options(split: list[Word], text: str, number: int, count: int) -> List
     if len(operands) > count:
         raise _too_many(operands, text, number, count)
     if len(operands) < count:
-        raise poor(number, _repeated(text), f"{_wanted(count)} wanted on each line")
+        raise _too_few(operands, text, number, f"{_wanted(count)} wanted on each line")
     return ListLine(number, tuple(operands), recursive, sync)
 
 
@@ -147,6 +147,13 @@ def _level(text: str, word: Word, number: int) -> int:
     if text not in ("0", "1", "2", "3"):
         raise poor(number, f"Invalid Number '{text}'", f"column {word.column}: -s takes a level from 0 to 3")
     return int(text)
+
+
+def _too_few(operands: list[Word], text: str, number: int, advice: str) -> LineError:
+    """One word that names no endpoint has an error of its own in the historical shell."""
+    if operands and not names.parted(operands[0].text)[1] and not operands[0].text.startswith("^"):
+        return LineError(f"Missing '/': '{_repeated(operands[0].text)}'", advice=f"{advice}.")
+    return poor(number, _repeated(text), advice)
 
 
 def _too_many(operands: list[Word], text: str, number: int, count: int) -> LineError:

@@ -104,11 +104,12 @@ SYMLINK = RequestDocument(
 )
 
 
-def folder(found: operations.Listing) -> dict[str, Any]:
-    """The fields of a listing about the folder."""
+def folder(found: operations.Listing, asked: str) -> dict[str, Any]:
+    """The fields of a listing about the folder. asked: the endpoint as the request names it."""
+    by_id = asked.lower() == str(found.endpoint.pk)
     return {
         "DATA_TYPE": "file_list",
-        "endpoint": canonical_name(found.endpoint),
+        "endpoint": str(found.endpoint.pk) if by_id else canonical_name(found.endpoint),
         "path": found.path,
         "absolute_path": found.absolute_path,
         "rename_supported": True,

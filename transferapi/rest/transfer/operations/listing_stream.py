@@ -45,7 +45,7 @@ class ListingView(View):
             fault = refusal(error, self.user, endpoint, "DirListingFailed")
             return {"DATA_TYPE": "error", **errors.document(request, fault.code, fault.message)}
 
-        lines = _lines(stream, document, ended)
+        lines = _lines(stream, endpoint, document, ended)
         answer = StreamingHttpResponse(paced(lines), content_type=LINES)
         # A proxy in front of this service passes each part on at once.
         answer["X-Accel-Buffering"] = "no"
@@ -54,10 +54,10 @@ class ListingView(View):
         return answer
 
 
-def _lines(stream: ListingStream, document: Any, ended: Any) -> Iterator[bytes]:
+def _lines(stream: ListingStream, asked: str, document: Any, ended: Any) -> Iterator[bytes]:
     found = 0
     try:
-        folder = documents.folder(stream.folder)
+        folder = documents.folder(stream.folder, asked)
         del folder["incomplete"]  # only the last line can say it
         yield _json({**folder, "DATA_TYPE": "listing"})
         for batch in stream:

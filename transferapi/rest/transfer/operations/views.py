@@ -96,7 +96,7 @@ class Ls(View):
             page = entries[offset : offset + limit]
             rows = Rows(page, filters.picked(documents.FILE.document, query.get("fields")))
             place = {"limit": limit, "offset": offset, "total": len(entries), "length": len(page)}
-            answer = answered(request, {**documents.folder(found), **place, "DATA": rows}, slot)
+            answer = answered(request, {**documents.folder(found, endpoint), **place, "DATA": rows}, slot)
             until_refused.pop_all()
             return answer
 
