@@ -10,7 +10,14 @@ from dataclasses import dataclass, field
 
 from bench.drill.host import Host
 from bench.drill.load import insist, submission, submit, wait_done
-from bench.drill.looks import backup_and_restore, certificate_renewed, major_version, no_secrets, own_addresses
+from bench.drill.looks import (
+    backup_and_restore,
+    certificate_renewed,
+    major_version,
+    no_secrets,
+    own_addresses,
+    vault_key_replaced,
+)
 from bench.drill.measure import Sampler, submission_ids
 from bench.instance import Api
 
@@ -290,6 +297,7 @@ FAULTS = (
     Fault("upgrade", "upgrade from an older commit", upgraded, needs="upgrade", all_served=True),
     Fault("secrets", "secrets in the image, its history, containers and logs", look=no_secrets, needs="image"),
     Fault("backup", "backup, restore, release, by docs/operate/compose.md", look=backup_and_restore, needs="page"),
+    Fault("vault-key", "the key of the vault, by docs/operate/compose.md", look=vault_key_replaced, needs="page"),
     Fault("certificate", "a certificate renewed by docs/operate/compose.md", look=certificate_renewed, needs="tls"),
     Fault("addresses", "clients of other hosts, by IPv4 and IPv6", look=own_addresses, needs="tls"),
     Fault("none", "no fault, for comparison", nothing),

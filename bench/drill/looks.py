@@ -64,6 +64,17 @@ def backup_and_restore(host: Host) -> str:
     return f"2 tasks held until they were released, then right; {len(files)} keys as files"
 
 
+def vault_key_replaced(host: Host) -> str:
+    """By the commands of the page: another key, and the former one is gone. Raises AssertionError, EngineError."""
+    before = host.secrets()["keys/vault-key"]
+    host.follow("vault-key")
+    after = host.secrets()["keys/vault-key"]
+    assert len(after.split()) == 1, f"{len(after.split())} keys"
+    assert after != before, "it is the same key"
+    host.wait_ready()
+    return "another key, and nothing was restarted"
+
+
 def certificate_renewed(host: Host) -> str:
     """The front server shows another certificate after the commands of the page, and not before. Raises AssertionError,
     EngineError."""

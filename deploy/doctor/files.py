@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from deploy.stack.home import Home
+from identity.vault.watched_file import is_given
 from transferapi.config import SECRETS, Config
 from transferapi.shell.server import host_key
 
@@ -55,10 +56,3 @@ def openings(file: Path) -> Iterator[Finding]:
         yield error(f"{file} belongs to another account ({about.st_uid}).", f"chown {os.geteuid()} {file}")
     if folder.st_mode & stat.S_IWOTH and not folder.st_mode & stat.S_ISVTX:
         yield error(f"Every account can replace {file}: its folder is open.", f"chmod 700 {file.resolve().parent}")
-
-
-def is_given(file: Path) -> bool:
-    """Whether the file, or its folder, is mounted from elsewhere, and cannot be written here."""
-    # Path.is_mount is for folders only.
-    is_mount = os.path.ismount(file) or os.path.ismount(file.parent)
-    return is_mount and bool(os.statvfs(file).f_flag & os.ST_RDONLY)

@@ -17,10 +17,10 @@ from identity.gsi.errors import HostMismatchError
 from identity.gsi.host_check import check_host
 from identity.provider.signing_keys import key_file
 from identity.vault import store
+from identity.vault.watched_file import is_given
 from transferapi.config import Config
 from transferapi.rest.metrics.front_certificate import NoCertificateError, certificate_of
 
-from .files import is_given
 from .findings import Finding, error, good, warning
 
 #: A certificate that ends within this time is named.

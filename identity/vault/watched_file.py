@@ -40,7 +40,7 @@ class WatchedFile(Generic[Value]):
     def _read(self, path: Path, previous: Value) -> Value:
         try:
             found = self._parse(path.read_text(encoding="utf-8"))
-            if path.stat().st_mode & stat.S_IROTH:
+            if path.stat().st_mode & stat.S_IROTH and not is_given(path):
                 log.warning("Every account of this machine can read the %s in %s: chmod 600 it", self._what, path)
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else str(error)
@@ -55,3 +55,13 @@ def _stamp(path: Path) -> tuple[int, ...]:
     except OSError:
         return ()
     return (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+
+
+def is_given(path: Path) -> bool:
+    """Whether the file, or its folder, is mounted from elsewhere, and cannot be written here, as in a container.
+
+    Its mode says nothing then: outside the folder above decides who reads it, and here nobody else is.
+    """
+    # Path.is_mount is for folders only.
+    is_mount = os.path.ismount(path) or os.path.ismount(path.parent)
+    return is_mount and bool(os.statvfs(path).f_flag & os.ST_RDONLY)

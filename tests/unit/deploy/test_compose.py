@@ -188,8 +188,9 @@ def test_with_the_file_for_other_hosts_every_client_has_its_own_address() -> Non
     public = yaml.safe_load((CHECKOUT / "deploy/compose-public.yml").read_text().replace("!override", ""))
     schema = json.loads(SCHEMA.read_text())
     jsonschema.validate(public, schema)
+    assert [one["enable_ipv6"] for one in public["networks"].values()] == [True, True]
+    assert public["services"]["shell"]["environment"] == {"WAYBILL_SSH_HOST": "::"}
     network = public["networks"]["front"]
-    assert network["enable_ipv6"] is True
     first, second = (one["subnet"] for one in network["ipam"]["config"])
     assert first == document()["networks"]["front"]["ipam"]["config"][0]["subnet"]
     assert ipaddress.IPv6Network("fd00::/8").supernet_of(ipaddress.IPv6Network(second))  # RFC 4193

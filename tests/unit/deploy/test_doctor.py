@@ -175,27 +175,40 @@ def test_old_keys(tmp_path: Path) -> None:
     only(keys._oidc(config(SigningKey(pem))), "warning", "450 days old")
 
 
-def test_a_key_that_a_container_is_given_is_replaced_outside_of_it(
-    tmp_path: Path,
+#: What is said of an old key of the vault, and in the log when it is read.
+OF_A_KEY = """
+import sys
+import django
+from datetime import timedelta
+from pathlib import Path
+django.setup()
+from deploy.doctor import keys
+from identity.vault.watched_file import WatchedFile
+path = Path(sys.argv[1])
+print(keys._old(path, "vault", timedelta(days=900), "the-keys-of-the-vault").do)
+WatchedFile("vault keys", str).read(path, "")
+"""
+
+
+@pytest.mark.parametrize("is_given", [True, False])
+def test_a_key_that_a_container_is_given_is_replaced_outside_of_it_and_keeps_its_mode(
+    tmp_path: Path, is_given: bool
 ) -> None:
-    """Mounted read-only, as docker-compose.yml does it: no command works on the file in there."""
-    age = timedelta(days=900)
+    """Mounted read-only and readable for all, as docker-compose.yml does it: no command works on the file in there."""
     path = tmp_path / "vault-key"
-    path.write_text("k")
-    assert "docs/operate/keys.md#the-keys-of-the-vault" in keys._old(path, "vault", age, "the-keys-of-the-vault").do
-    script = (
-        f"mount -t tmpfs keys {tmp_path} && echo k > {path} && mount -o remount,ro {tmp_path} && {sys.executable} -c "
-        f"'import django; django.setup(); from pathlib import Path; from datetime import timedelta; "
-        f'from deploy.doctor import keys; print(keys._old(Path("{path}"), "vault", timedelta(900), "x").do)\''
-    )
+    mount = f"mount -t tmpfs -o mode=755 keys {tmp_path}" if is_given else ":"
+    then = f"mount -o remount,ro {tmp_path}" if is_given else ":"
+    script = f'{mount} && echo k > {path} && chmod 644 {path} && {then} && exec {sys.executable} -c "$0" {path}'
     environ = {**os.environ, "DJANGO_SETTINGS_MODULE": "transferapi.settings"}
     done = subprocess.run(
-        ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script],
+        ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script, OF_A_KEY],
         capture_output=True, text=True, timeout=60, check=False, env=environ, cwd=CHECKOUT,
     )  # fmt: skip
-    if "unshare" in done.stderr:
+    if done.stderr.startswith("unshare"):
         pytest.skip("no namespaces here")
-    assert "docs/operate/compose.md#keys" in done.stdout, done.stderr
+    assert ("docs/operate/compose.md#keys" in done.stdout) is is_given, done.stderr
+    assert ("docs/operate/keys.md#the-keys-of-the-vault" in done.stdout) is not is_given
+    assert ("chmod 600" in done.stderr) is not is_given
 
 
 ROUTES = """Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT

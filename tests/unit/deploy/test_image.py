@@ -12,7 +12,9 @@ from transferapi.config import CHECKOUT
 
 ROOMS = ("deploy/", "endpoints/", "identity/", "transferapi/", "webui/", "workers/")
 #: Files of the rooms that are left out of the image, since only a host needs them.
-LEFT_OUT = re.compile(r"deploy/(Dockerfile|front/.*|helm/.*|monitoring/.*|systemd/.*|endpoint/box|.*\.sh)$")
+LEFT_OUT = re.compile(
+    r"deploy/(Dockerfile|front/.*|helm/.*|monitoring/.*|systemd/.*|endpoint/box|compose-public\.yml|.*\.sh)$"
+)
 SECRETS = (
     ".env",
     ".env.production",
