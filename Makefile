@@ -13,13 +13,17 @@ TEST_PROCESSES := 4
 FAULTS :=
 DRILL_FOLDER := $(or $(TMPDIR),/tmp)/waybill-drill
 
-.PHONY: help up down status logs test check lint unit map venv venv-test lock audit bench drill rehearsal agent release
+.PHONY: help up port down status logs test check lint unit map venv venv-test lock audit bench drill rehearsal agent release
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-8s %s\n", $$1, $$2}' Makefile
 
-up: venv ## set everything up and run it until Ctrl-C
+up: port venv ## set everything up and run it until Ctrl-C
 	@exec $(VENV)/bin/waybill up
+
+# Before the minutes of the first start; later `waybill up` looks itself.
+port:
+	@test -e $(VENV)/.lock || PYTHONDONTWRITEBYTECODE=1 $(or $(PYTHON),python3) -m deploy.stack.free_ports "$${WAYBILL_PORT:-8000}"
 
 down: venv ## stop what `make up` started
 	@$(VENV)/bin/waybill down
@@ -84,7 +88,8 @@ audit: venv ## ask the package index for holes known in what is pinned, and for 
 drill: venv-test ## faults in docker-compose.yml, in a Docker Engine of its own, as root: a table of what each costs
 	@$(PYTHON_IN_VENV) -m bench.drill --faults "$(FAULTS)" --base "$(DRILL_FOLDER)" --write "$(DRILL_FOLDER)/table.md"
 
-rehearsal: venv-test ## the commands of docs/operate on bare Debian systems with systemd, as root: a table of each step
+rehearsal: venv-test ## the commands of the README and of docs/operate in bare systems, as root: a table of each step
+	@$(PYTHON_IN_VENV) -m bench.install.first_command $(FIRST_COMMAND)
 	@$(PYTHON_IN_VENV) -m bench.install $(REHEARSAL)
 
 bench: venv-test ## how to run the benchmarks

@@ -34,7 +34,8 @@ from .commands import (
 from .commands.base import Commands, open_database, say
 from .commands.up import logs, up
 from .stack.account import closed_to, compile_for_all, go_on_as, own_account, owner_of, rights_over_files, take_over
-from .stack.errors import StackError
+from .stack.errors import BusyError, StackError
+from .stack.free_ports import in_use, is_free
 from .stack.home import Home
 
 
@@ -56,7 +57,7 @@ def main(argv: list[str] | None = None) -> int:
     except StackError as error:
         sys.stderr.write(f"waybill: {error}\n")
     except OSError as error:
-        sys.stderr.write(f"waybill: {error.strerror}: {error.filename}\n")
+        sys.stderr.write(f"waybill: {': '.join(str(part) for part in (error.strerror, error.filename) if part)}\n")
     except KeyboardInterrupt:
         return 130
     return 1
@@ -77,15 +78,17 @@ def leave_root(config: Config, arguments: argparse.Namespace) -> None:
     home = Home(config.home)
     account = owner_of(home)
     if arguments.run is run_up:
+        if home.supervisor() is None and not is_free(config.port):
+            # Before the modules are compiled, which takes seconds.
+            raise BusyError(in_use(config.port, "WAYBILL_PORT"))
         if account is None:
             account = own_account()
             take_over(home, account)
         compile_for_all()
         say(f"Waybill runs as the account {account.pw_name}, not as root.")
         if closed := closed_to(account, home):
-            say(
-                f"  It keeps the right to {rights_over_files()}, for {closed} is closed to it. The sample servers do not."
-            )
+            say(f"  It keeps the right to {rights_over_files()}, for {closed} is closed to it;")
+            say("  the sample servers do not keep it.")
     if account is not None:
         go_on_as(account, home, config.port)
 

@@ -51,7 +51,7 @@ def _build(folder: Path, commit: str, *, newer: bool) -> None:
         tree = Path(work, "tree")
         run(["dpkg-deb", "--extract", older, Path(work, "older")])
         shutil.copytree(Path(work, "older", debian.LIBRARIES), tree / debian.LIBRARIES, symlinks=True)
-        [old_record] = (tree / debian.LIBRARIES).glob("waybill-*.dist-info")
+        [old_record] = (tree / debian.LIBRARIES).glob("waybill_transfer-*.dist-info")
         shutil.rmtree(old_record)
         pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-compile", "--upgrade"]
         run(

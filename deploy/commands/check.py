@@ -10,7 +10,6 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deploy.doctor.programs import CHECKS, Here, ListeningAddresses
@@ -25,8 +24,6 @@ if TYPE_CHECKING:
 
     from .base import Commands
 
-#: As `transferapi.config` has it, which loads the configuration for it.
-CHECKOUT = Path(__file__).resolve().parents[2]
 _MEANING = "check that a program of this machine works; status 1: it does not"
 
 
@@ -67,7 +64,7 @@ def _run(here: Here, arguments: argparse.Namespace) -> int:
 
 def is_of_make_up(environ: Mapping[str, str]) -> bool:
     """Whether `make up` has chosen the ports and sockets: it runs in this home."""
-    home = environ.get("WAYBILL_HOME") or str(CHECKOUT / ".waybill")
+    home = environ.get("WAYBILL_HOME") or values.default_home()
     return (values.absolute_path(home) / "connection.json").exists()
 
 

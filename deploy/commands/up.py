@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -23,6 +24,7 @@ from transferapi.config import CHECKOUT, Config
 from .base import say
 
 START_SECONDS = 180.0
+PROGRESS_SECONDS = 3.0
 
 
 def up(config: Config) -> int:
@@ -40,6 +42,8 @@ def up(config: Config) -> int:
     say(f"Starting Waybill in {home.path}")
     prepare = make_ready_to_start(instance)
     supervisor = Supervisor(instance.programs(prepare=prepare), on_change=lambda running: report(instance, running))
+    if prepare:
+        supervisor.on_wait = Progress(supervisor.running["prepare"])
     try:
         load(instance.environment())
         if supervisor.start(timeout=START_SECONDS):
@@ -89,10 +93,12 @@ def keep_running(instance: Instance, supervisor: Supervisor) -> None:
 
 def watch(instance: Instance, supervisor: Supervisor) -> None:
     """Keep `connection.json` current when processes start and end."""
-    before = supervisor.pids()
     supervisor.watch()
-    if supervisor.pids() != before and not supervisor.stopping:
-        write_connection(instance, supervisor)
+    pids = {"supervisor": os.getpid(), **supervisor.pids()}
+    if not supervisor.stopping and instance.home.read_json(instance.home.connection).get("pids") != pids:
+        # Tried again a second later: a full disk must not end what runs.
+        with contextlib.suppress(OSError):
+            write_connection(instance, supervisor)
 
 
 def write_connection(instance: Instance, supervisor: Supervisor) -> None:
@@ -125,6 +131,20 @@ def ssh_access(instance: Instance) -> dict[str, object]:
         "identity_file": str(home.ssh_key),
         "host_key": home.ssh_host_key.read_text().strip(),
     }
+
+
+class Progress:
+    """Says every few seconds how far `prepare` is: the tables of a new database take most of the first start."""
+
+    def __init__(self, running: RunningProgram) -> None:
+        self._running = running
+        self._told_at = time.monotonic()
+
+    def __call__(self) -> None:
+        if self._running.state is ProgramState.STARTING and time.monotonic() > self._told_at + PROGRESS_SECONDS:
+            self._told_at = time.monotonic()
+            lines = self._running.text().decode(errors="replace").strip().splitlines()
+            say(f"  {self._running.program.name:9} {lines[-1].strip() if lines else 'begins'}")
 
 
 def report(instance: Instance, running: RunningProgram) -> None:
@@ -160,13 +180,19 @@ Waybill is up.
   URL     {url}
   user    {user}
   sign in {url}/signin with the password in {home.password}
-  token   in {home.token}; all of it in {home.connection}, and `waybill credentials` shows it
+  token   in {home.token}; all of it in {home.connection}, and `{program()} credentials` shows it
   ssh     ssh -p {ssh["port"]} -i '{ssh["identity_file"]}' {ssh["user"]}@{ssh["host"]}
   curl    curl -K '{home.curl}' '{url}/v0.10/operation/endpoint/go%23ep1/ls?path=/share/godata/'
   Python  python3 -c "{python}"
 
 `make status` and `make logs` in another terminal; Ctrl-C here, or `make down`, stops it. The data stays.
 """
+
+
+def program() -> str:
+    """The command `waybill`, as it can be typed in the folder of this process."""
+    script = Path(sys.argv[0]).absolute()
+    return str(script.relative_to(Path.cwd())) if script.is_relative_to(Path.cwd() / ".venv") else "waybill"
 
 
 def logs(home: Path) -> list[Path]:

@@ -11,6 +11,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from transferapi.version import DISTRIBUTION
+
 from . import engines
 from .errors import ReleaseError
 from .source import SourceCopy
@@ -71,7 +73,7 @@ def _is_about(library: Locked, line: str) -> bool:
 def bill_of_materials(source: SourceCopy) -> dict[str, Any]:
     """The document of the service and of each pinned library with its hashes. Raises ReleaseError."""
     libraries = read_lock(engines.released((source.folder / "requirements.lock").read_text()))
-    itself = f"pkg:pypi/waybill@{source.version}"
+    itself = f"pkg:pypi/{DISTRIBUTION}@{source.version}"
     return {
         "bomFormat": "CycloneDX",
         "specVersion": "1.6",
@@ -82,7 +84,7 @@ def bill_of_materials(source: SourceCopy) -> dict[str, Any]:
             "component": {
                 "type": "application",
                 "bom-ref": itself,
-                "name": "waybill",
+                "name": DISTRIBUTION,
                 "version": source.version,
                 "purl": itself,
                 "licenses": [{"license": {"id": "Apache-2.0"}}],
@@ -114,7 +116,7 @@ def _component(library: Locked) -> dict[str, Any]:
 
 
 def _dependencies(itself: str, libraries: Sequence[Locked]) -> list[dict[str, Any]]:
-    urls = {library.name: library.url for library in libraries} | {"waybill": itself}
+    urls = {library.name: library.url for library in libraries} | {DISTRIBUTION: itself}
     wants: dict[str, set[str]] = {url: set() for url in (itself, *(library.url for library in libraries))}
     for library in libraries:
         for name in library.wanted_by:

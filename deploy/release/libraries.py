@@ -10,6 +10,8 @@ from pathlib import Path
 
 from packaging.markers import Marker
 
+from transferapi.version import DISTRIBUTION
+
 from . import engines
 from .bill import read_lock
 from .errors import ReleaseError
@@ -58,7 +60,7 @@ def wanted(lock: str) -> str:
 
 def _forget_place(folder: Path) -> None:
     """Remove the records of the folder from which our wheel was installed, which is another one each time."""
-    places = list(folder.glob("waybill-*.dist-info/direct_url.json"))
+    places = list(folder.glob(f"{DISTRIBUTION.replace('-', '_')}-*.dist-info/direct_url.json"))
     if len(places) != 1:
         raise ReleaseError("pip did not install the wheel as expected")
     [place] = places

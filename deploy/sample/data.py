@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
+from deploy.stack.errors import naming
+
 MB = 1_000_000
 SMALL_FILES = 300
 LARGE_SIZE = 64 * MB
@@ -13,7 +15,15 @@ FOLDER = "/share/sample/"
 
 
 def make_sample_data(source: Path, destination: Path) -> None:
-    """Fill the folder of go#ep1 and create the empty one of go#ep2; a complete folder is left alone."""
+    """Fill the folder of go#ep1 and create the empty one of go#ep2; a complete folder is left alone.
+
+    Raises OSError with the path.
+    """
+    with naming(source):
+        _make(source, destination)
+
+
+def _make(source: Path, destination: Path) -> None:
     destination.mkdir(mode=0o700, parents=True, exist_ok=True)
     if source.exists():
         return

@@ -1,4 +1,7 @@
-"""Ports of this machine on which a server can listen."""
+"""Ports of this machine on which a server can listen.
+
+python -m deploy.stack.free_ports PORT     status 1, and a sentence, where it is in use
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import contextlib
 import os
 import random
 import socket
+import sys
 from collections import deque
 
 HOST = "127.0.0.1"
@@ -58,3 +62,20 @@ def _reserve(port: int) -> bool:
     if len(_reservations) > RESERVED_AT_ONCE:
         os.close(_reservations.popleft())
     return True
+
+
+def in_use(port: int, variable: str) -> str:
+    """The sentence for a user whose server cannot have the port."""
+    return f"port {port} of {HOST} is in use: choose another one with {variable}"
+
+
+def main(words: list[str]) -> int:
+    """`make up` asks before it installs anything: by the Python of the system, with its standard library."""
+    if not words[0].isdecimal() or not 0 < int(words[0]) < 65536 or is_free(int(words[0])):
+        return 0
+    sys.stderr.write(f"{in_use(int(words[0]), 'WAYBILL_PORT')}.\n")
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from identity.vault.keys import new_key
 
-from .errors import BusyError, HomeError
+from .errors import BusyError, HomeError, naming
 
 #: A supervisor stops in under two seconds; after this time it is killed.
 DOWN_SECONDS = 15.0
@@ -75,15 +75,16 @@ class Home:
         except BlockingIOError:
             os.close(descriptor)
             raise BusyError(f"{self.path} is up already (supervisor {self._read_pid()}); see `make status`") from None
-        os.truncate(descriptor, 0)
-        os.write(descriptor, f"{os.getpid()}\n".encode())
+        with naming(self._lock):
+            os.truncate(descriptor, 0)
+            os.write(descriptor, f"{os.getpid()}\n".encode())
         return descriptor
 
     def supervisor(self) -> int | None:
         """The pid of the supervisor that holds the lock; None: there is none."""
         try:
             descriptor = os.open(self._lock, os.O_RDWR | os.O_CLOEXEC)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -148,11 +149,20 @@ def new_rsa_key() -> str:
 def write_private(path: Path, text: str) -> None:
     """Write with mode 0600 under another name, then rename: readers see the old or the new file, never a part.
 
-    A file that root replaces keeps its owner.
+    A file that root replaces keeps its owner. Raises OSError with the path, also where the disk is full.
     """
     fresh = path.with_name(f".{path.name}.{os.getpid()}")
     with contextlib.suppress(FileNotFoundError):
         fresh.unlink()
+    with naming(path):
+        try:
+            _write_new(fresh, path, text)
+        except OSError:
+            fresh.unlink(missing_ok=True)
+            raise
+
+
+def _write_new(fresh: Path, path: Path, text: str) -> None:
     descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "w") as file:
         file.write(text)

@@ -35,6 +35,7 @@ def main(argv: list[str]) -> None:
     ports = {name: int(port) for name, _, port in (word.partition("=") for word in argv[1:])}
     call_command("migrate", interactive=False, verbosity=1)
     check_or_exit()
+    print(f"The sample endpoints of {OWNER}, and the ways to sign in of {USER}", flush=True)
     ids = {f"{OWNER}#{name}": _endpoint(name, port) for name, port in ports.items() if name != SSH}
     _token(home)
     _client(home)

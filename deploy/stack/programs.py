@@ -20,7 +20,7 @@ from . import forked
 from .embedded import embedded_environment
 from .errors import BusyError
 from .fingerprint import migrations_fingerprint
-from .free_ports import HOST, free_port, is_free
+from .free_ports import HOST, free_port, in_use, is_free
 from .home import Home
 from .postgres import Postgres
 from .prepare import SSH
@@ -186,12 +186,12 @@ def choose_ports(home: Home) -> dict[str, int]:
 def make_instance(home: Home, config: Config) -> Instance:
     """Read the configuration and find free ports. Raises BusyError when the port of a server is in use."""
     if not is_free(config.port):
-        raise BusyError(f"port {config.port} of {HOST} is in use: choose another one with WAYBILL_PORT")
+        raise BusyError(in_use(config.port, "WAYBILL_PORT"))
     given = {name: value for name, value in os.environ.items() if value}
     ports = choose_ports(home)
     chosen = ports.pop(SSH)
     if "WAYBILL_SSH_PORT" in given and not is_free(chosen := config.ssh_port):
-        raise BusyError(f"port {chosen} of {HOST} is in use: choose another one with WAYBILL_SSH_PORT")
+        raise BusyError(in_use(chosen, "WAYBILL_SSH_PORT"))
     return Instance(
         home,
         config,

@@ -97,10 +97,12 @@ class Supervisor:
     """Keeps `programs` running: start(), watch() until `stopping`, stop().
 
     on_change: called with a program that became ready, or crashed, or ended.
+    on_wait: called many times a second until all are ready for the first time.
     """
 
     programs: Sequence[SupervisedProgram]
     on_change: Callable[[RunningProgram], None] = lambda changed: None
+    on_wait: Callable[[], None] = lambda: None
     stop_seconds: tuple[float, float] = STOP_SECONDS
     running: dict[str, RunningProgram] = field(init=False)
     stopping: bool = field(default=False, init=False)
@@ -137,6 +139,7 @@ class Supervisor:
             if time.monotonic() > until:
                 late = next(running for running in self.running.values() if not running.is_up)
                 raise StartError(late.program.name, f"not ready after {timeout:g} s", late.program.log)
+            self.on_wait()
             self._sleep(0.02)
         return False
 
@@ -185,13 +188,18 @@ class Supervisor:
     def _launch(self, running: RunningProgram) -> None:
         program = running.program
         trim_log(program.log)
-        running.log_start = program.log.stat().st_size if program.log.exists() else 0
         running.started_at = time.monotonic()
         running.state = ProgramState.STARTING
-        if program.work is not None:
-            running.process = fork(program.work, name=program.name, log=program.log, cwd=program.cwd)
-        else:
-            running.process = spawn(program.argv, log=program.log, env=program.env, cwd=program.cwd)
+        try:
+            running.log_start = program.log.stat().st_size if program.log.exists() else 0
+            if program.work is not None:
+                running.process = fork(program.work, name=program.name, log=program.log, cwd=program.cwd)
+            else:
+                running.process = spawn(program.argv, log=program.log, env=program.env, cwd=program.cwd)
+        except OSError as error:
+            # A full disk, or no process to be had, may pass: what runs goes on.
+            running.process = None
+            self._failed(running, f"{error.strerror or error} ({error.filename or program.log})")
 
     def _look_whether_ready(self, running: RunningProgram) -> None:
         assert running.process is not None
@@ -214,11 +222,15 @@ class Supervisor:
             self._crashed(running, code)
 
     def _crashed(self, running: RunningProgram, code: int) -> None:
+        self._failed(running, describe_exit(code))
+
+    def _failed(self, running: RunningProgram, how: str) -> None:
+        """Start it again after a pause. Raises StartError where it failed too often before all were up once."""
         now = time.monotonic()
         if now > running.started_at + RECOVERED_AFTER:
             running.crashes = 0
         running.crashes += 1
-        running.last_end = describe_exit(code)
+        running.last_end = how
         if not self._everything_was_up and running.crashes >= START_TRIES:
             raise StartError(
                 running.program.name,

@@ -26,7 +26,7 @@ from .declaration import secret, variable
 from .values import Network, Whole
 
 LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "[::1]")
-CHECKOUT = Path(__file__).resolve().parents[2]
+CHECKOUT = values.CHECKOUT
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,8 +36,8 @@ class InstanceSettings:
     home: Path = variable(
         "WAYBILL_HOME",
         values.absolute_path,
-        str(CHECKOUT / ".waybill"),
-        "folder for the data, sockets and logs of `make up` (default: .waybill in the checkout)",
+        values.default_home(),
+        "folder for the data, sockets and logs of `make up` (default: .waybill in the checkout, else ~/.waybill)",
     )
     port: int = variable("WAYBILL_PORT", values.port, "8000", "port of the web server (default 8000)")
     debug: bool = variable(

@@ -10,6 +10,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+CHECKOUT = Path(__file__).resolve().parents[2]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,12 @@ def pins(text: str) -> tuple[str, ...]:
     if found != ("none",) and not all(re.fullmatch("[0-9a-f]{64}", pin) for pin in found):
         raise ValueError("64 hexadecimal digits each, or none")
     return found
+
+
+def default_home() -> str:
+    """In the checkout; for an installed wheel in the home of the account, and not among the libraries."""
+    folder = CHECKOUT if (CHECKOUT / "pyproject.toml").exists() else Path(os.path.expanduser("~"))
+    return str(folder / ".waybill")
 
 
 def absolute_path(text: str) -> Path:

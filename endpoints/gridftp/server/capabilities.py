@@ -28,7 +28,8 @@ class _Sets(ctypes.Structure):
 def give_up_capabilities() -> None:
     """Leave this thread, and those that it starts, only the rights of its account; root keeps all.
 
-    What it has open stays open. Raises OSError where the kernel refuses; does nothing on other systems than Linux.
+    Files and folders that are open stay open. On other systems than Linux there are none. Raises OSError where the
+    kernel refuses.
     """
     if sys.platform != "linux" or os.geteuid() == 0:
         return
