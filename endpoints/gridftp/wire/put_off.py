@@ -32,7 +32,7 @@ class PutOffServers:
         with self._lock:
             until, before, _ = self._servers.pop((host, port), (0.0, 0.0, ""))
             if until > now:
-                # What it was put off for may be found more than once.
+                # One cause may be found more than once.
                 self._servers[host, port] = until, before, reason
                 return
             seconds = min(2 * before, LONGEST) if before and now - until < FORGET else FIRST

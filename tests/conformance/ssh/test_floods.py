@@ -39,7 +39,7 @@ def packet(kind: int, content: bytes) -> bytes:
     return (2 + len(content) + padding).to_bytes(4, "big") + bytes([padding, kind]) + content + bytes(padding)
 
 
-#: What a server sends before the login, again and again.
+#: Messages of a server before the login, sent again and again.
 BEFORE_LOGIN = {
     "empty lines": (b"", b"\n"),
     "empty lines with CR": (b"", b"\r\n"),

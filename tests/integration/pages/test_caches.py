@@ -1,4 +1,4 @@
-"""What a cache between the service and its users may keep is the same for everybody, and hands no session on."""
+"""A cache between the service and its users may keep only what is the same for everybody, and no session."""
 
 from __future__ import annotations
 

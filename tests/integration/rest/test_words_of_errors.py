@@ -1,4 +1,4 @@
-"""What an error says to a person who writes a first request by hand: the way that works."""
+"""An error names the way that works, for a person who writes a first request by hand."""
 
 from __future__ import annotations
 

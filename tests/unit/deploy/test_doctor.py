@@ -175,7 +175,7 @@ def test_old_keys(tmp_path: Path) -> None:
     only(keys._oidc(config(SigningKey(pem))), "warning", "450 days old")
 
 
-#: What is said of an old key of the vault, and in the log when it is read.
+#: The words about an old key of the vault, and in the log when it is read.
 OF_A_KEY = """
 import sys
 import django

@@ -1,4 +1,4 @@
-"""What holds the event loop of the sessions is found, and its server put off; nobody else is to blame."""
+"""The server that holds the event loop of the sessions is found and put off, and no other one."""
 
 from __future__ import annotations
 
