@@ -36,9 +36,11 @@ def make_endpoint(
     return endpoint
 
 
-def transfer_request(
-    source: Endpoint, destination: Endpoint, *items: tuple[str, str], **more: Any
-) -> submission.TransferRequest:
+#: The paths at the source and the destination, and `recursive`.
+Item = tuple[str, str] | tuple[str, str, bool]
+
+
+def transfer_request(source: Endpoint, destination: Endpoint, *items: Item, **more: Any) -> submission.TransferRequest:
     """A transfer of these (source, destination) paths."""
     more.setdefault("submission_id", uuid.uuid4())
     return submission.TransferRequest(
@@ -49,7 +51,7 @@ def transfer_request(
     )
 
 
-def submit(user: User, source: Endpoint, destination: Endpoint, *items: tuple[str, str], **more: Any) -> Task:
+def submit(user: User, source: Endpoint, destination: Endpoint, *items: Item, **more: Any) -> Task:
     """A new transfer task."""
     now = more.pop("now", None)
     task, created = submission.submit_transfer(user, transfer_request(source, destination, *items, **more), now)
