@@ -20,9 +20,9 @@ from endpoints.gridftp.wire.put_off import SERVERS
 from .message_budget import MessageBudget, TooManyMessagesError, VersionSearch
 
 #: Octets that asyncssh gets at a time.
-PIECE = 8 * 1024
+PIECE = 16 * 1024
 #: Octets of one read of the loop: what one connection sends must not hold the others up.
-TURN = 64 * 1024
+TURN = 128 * 1024
 
 
 class FloodError(asyncssh.ProtocolError):
