@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,10 +13,11 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from http.cookiejar import CookieJar
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, urlencode, urlsplit
 
 import psycopg2
 
@@ -43,6 +45,20 @@ class Api:
         body = None if document is None else json.dumps(document).encode()
         request = urllib.request.Request(self.url + "/v0.10" + path, body, self._headers, method=method)
         with urllib.request.urlopen(request, timeout=60) as response:
+            return json.load(response)
+
+    def call_as_signed_in(self, path: str, document: object) -> Any:
+        """POST to a route that a token is not enough for, by a session of the pages that has just begun."""
+        opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(CookieJar()))
+        with opener.open(f"{self.url}/signin", timeout=60) as page:
+            form = {"csrfmiddlewaretoken": _csrf_token(page.read().decode()), "next": "/account"}
+        form |= {"username": self.connection["username"], "password": self.connection["password"]}
+        signing_in = urllib.request.Request(f"{self.url}/signin", urlencode(form).encode(), {"Origin": self.url})
+        with opener.open(signing_in, timeout=60) as page:
+            token = _csrf_token(page.read().decode())
+        headers = {"Content-Type": "application/json", "X-CSRFToken": token, "Origin": self.url}
+        request = urllib.request.Request(self.url + path, json.dumps(document).encode(), headers)
+        with opener.open(request, timeout=60) as response:
             return json.load(response)
 
     def endpoint(
@@ -92,6 +108,12 @@ class Api:
             time.sleep(max(interval, min(0.5, waited / 20)))
         events = self.call("GET", f"/task/{task_id}/event_list?limit=3")["DATA"]
         raise TimeoutError(f"task {task_id} is not done after {timeout:g} s; its latest events: {events}")
+
+
+def _csrf_token(page: str) -> str:
+    found = re.search(r'name="csrfmiddlewaretoken" value="(\w+)"', page)
+    assert found, page[:500]
+    return found[1]
 
 
 def seconds_until_settled(api: Api, task: dict[str, Any], begun: float) -> float:

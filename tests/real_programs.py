@@ -129,7 +129,7 @@ def allow(address: str, service: Api, browser: Browser | None = None, data: dict
 def application(service: Api, name: str, *redirect_uris: str, public: bool = False) -> tuple[str, str]:
     """Register an application of the sample user's; its id, and its secret or ""."""
     wanted = {"name": name, "public_client": public, "redirect_uris": list(redirect_uris)}
-    made = call(service, "/v2/api/clients", service.connection["token"], {"client": wanted})
+    made = service.call_as_signed_in("/v2/api/clients", {"client": wanted})
     return made["client"]["id"], "" if public else made["included"]["client_credential"]["secret"]
 
 

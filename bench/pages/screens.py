@@ -9,13 +9,11 @@ the page is wider than the window.
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
 import tempfile
 import time
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -118,7 +116,6 @@ def make_tasks(api: Api) -> dict[str, str]:
 
 def fill_account(api: Api, home: str, browser: Chromium) -> str:
     """Tokens, an application, ssh keys, webhooks and passkeys of the sample user; the application's id."""
-    headers = {"Authorization": f"Bearer {api.connection['token']}", "Content-Type": "application/json"}
     application = ""
     key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJCwH4x5WMvqZ0BaHl6sG7rB0mFh9R0bUrLlVY9eVfHx"
     long = "https://gateway.example.org/waybill/" + "a-long-path/" * 12
@@ -127,13 +124,10 @@ def fill_account(api: Api, home: str, browser: Chromium) -> str:
         ("/v2/api/tokens", {"label": "a label that is so long that it needs more than one line on a telephone"}),
         ("/v2/api/clients", {"client": {"name": "our gateway", "redirect_uris": [CALLBACK]}}),
         ("/v2/api/ssh_keys", {"public_key": f"{key} laptop", "commands": ["ls", "transfer"]}),
-        ("/v0.10/webhook", {"DATA_TYPE": "webhook", "url": long.replace("gateway.example.org", "127.0.0.1")}),
     ):
-        body = json.dumps(document).encode()
-        request = urllib.request.Request(api.url + path, body, headers, method="POST")
-        with urllib.request.urlopen(request, timeout=60) as answer:
-            made = json.load(answer)
+        made = api.call_as_signed_in(path, document)
         application = made.get("client", {}).get("id", application)
+    api.call("POST", "/webhook", {"DATA_TYPE": "webhook", "url": long.replace("gateway.example.org", "127.0.0.1")})
     # A second session: the browser has other cookies for this name.
     browser.open(f"{api.url}/signin?next=/account")
     browser.type("#username", api.connection["username"])

@@ -48,7 +48,8 @@ def portal(bob: User) -> App:
 
 @pytest.fixture
 def api(alice: User) -> Api:
-    return Api(alice, root="")
+    """By a session of hers that has just begun."""
+    return Api(alice, root="", age=0)
 
 
 def by_basic(app: App, method: str, path: str, body: object = None, **query: str) -> Answer:
@@ -481,7 +482,7 @@ def test_it_gets_nothing_by_itself_and_is_nobodys(alice: User, api: Api) -> None
 def test_it_can_go_and_only_it(portal: App, bob: User) -> None:
     program, other = registered(), registered()
     assert by_basic(program, "DELETE", f"{CLIENTS}/{other.id}").status == 404
-    assert by_basic(program, "PUT", f"{CLIENTS}/{program.id}", {"client": {"name": "x"}}).status == 404
+    assert by_basic(program, "PUT", f"{CLIENTS}/{program.id}", {"client": {"name": "x"}}).status == 403
     assert by_basic(program, "GET", f"{CLIENTS}/{program.id}").body["client"]["parent_client"] == TEMPLATE
     assert by_basic(App(program.id, "wrong"), "DELETE", f"{CLIENTS}/{program.id}").status == 401
     assert by_basic(program, "DELETE", f"{CLIENTS}/{program.id}").status == 200

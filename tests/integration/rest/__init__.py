@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +18,7 @@ from rest_framework.views import APIView
 from identity import tokens
 from identity.models import User
 from tests.integration import described
+from transferapi.rest.http.authentication import SIGNED_IN_AT
 
 
 @dataclass(frozen=True)
@@ -33,14 +35,20 @@ class Answer:
 class Api:
     """A client of the API; `user` None: without a token. Every answer must be as its route is described.
 
-    root: what stands before all paths; "" for routes of other APIs than Transfer.
+    root: what stands before all paths; "" for routes of other APIs than Transfer. age: of a session of the pages, in
+    seconds, which is then used in place of a token.
     """
 
-    def __init__(self, user: User | None = None, *, root: str = "/v0.10") -> None:
+    def __init__(self, user: User | None = None, *, root: str = "/v0.10", age: float | None = None) -> None:
         self._root = root
-        self._headers = {"Authorization": f"Bearer {tokens.issue(user)}"} if user else {}
+        self._headers = {"Authorization": f"Bearer {tokens.issue(user)}"} if user and age is None else {}
         #: A failure of the service is an answer here, as it is for its users.
         self._client = Client(raise_request_exception=False)
+        if user and age is not None:
+            self._client.force_login(user)
+            session = self._client.session
+            session[SIGNED_IN_AT] = time.time() - age
+            session.save()
 
     def call(
         self,

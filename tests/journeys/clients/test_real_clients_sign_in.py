@@ -263,7 +263,7 @@ def test_a_user_lets_an_application_in_by_every_generation_of_the_sdk(
     if kind == "confidential":
         # No server listens at this address: the test reads the code from the address of the redirect.
         wanted["redirect_uris"] = [page]
-    made = _call(service, "/v2/api/clients", {"client": wanted})
+    made = service.call_as_signed_in("/v2/api/clients", {"client": wanted})
     secret = made["included"]["client_credential"]["secret"] if kind == "confidential" else ""
     given = {
         "client_id": made["client"]["id"], "client_secret": secret, "redirect_uri": page, "verifier": "v" * 60,
@@ -344,7 +344,7 @@ print(json.dumps([ids, [one.exitcode for one in workers]]))
 
 def test_two_processes_share_the_tokens_of_one_file(service: Api, carol: str, tmp_path: Path) -> None:
     """globus-sdk's UserApp, a native application: each process renews with the refresh token of the same file."""
-    made = _call(service, "/v2/api/clients", {"client": {"name": "shared", "public_client": True}})
+    made = service.call_as_signed_in("/v2/api/clients", {"client": {"name": "shared", "public_client": True}})
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     given = {"client_id": made["client"]["id"], "file": str(tmp_path / "tokens.json"), "pipe": str(pipe)}
@@ -389,15 +389,6 @@ def test_the_apps_of_the_newest_sdk(service: Api, carol: str, tmp_path: Path) ->
     found = run_python("sdk4", CLIENT_APP, url=service.url, home=tmp_path, **given).json
     assert found[1] == "demo@127.0.0.1"
     assert all(uuid.UUID(one) for one in (found[0], found[2]))
-
-
-def _call(service: Api, path: str, document: object) -> Any:
-    """POST a document as the sample user, and return the answer."""
-    token = service.connection["token"]
-    headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
-    request = urllib.request.Request(service.url + path, json.dumps(document).encode(), headers)
-    with urllib.request.urlopen(request, timeout=60) as answer:
-        return json.load(answer)
 
 
 def _status(address: str, token: str) -> int:

@@ -19,6 +19,7 @@ from identity.sign_up import invitations
 from identity.users import UserDetails
 from transferapi.rest.auth import account_documents
 from transferapi.rest.auth.account import AccountView
+from transferapi.rest.http.authentication import RecentSignIn
 from transferapi.rest.http.base import result
 from transferapi.rest.http.errors import BadRequest
 from transferapi.rest.http.long_answers import paced
@@ -50,6 +51,10 @@ class Users(AccountView):
 
 
 class UserDetail(AccountView):
+    def get_permissions(self) -> list[Any]:
+        """As the console asks."""
+        return [*super().get_permissions(), *([RecentSignIn()] if self.request.method in ("PUT", "DELETE") else [])]
+
     @description.operation("Show a user, for staff", answer="user")
     def get(self, request: Request, identity: str) -> Response:
         return Response(documents.USER.document(deactivation.find(self.user, identity)))
@@ -71,6 +76,10 @@ class UserActivity(AccountView):
     """POST deactivates or activates, by the route."""
 
     active = False
+
+    def get_permissions(self) -> list[Any]:
+        """No token ends an account. A program that does so for a directory has a token of SCIM."""
+        return [*super().get_permissions(), *([] if self.active else [RecentSignIn()])]
 
     @description.operation("Deactivate or activate a user, for staff", answer="user")
     def post(self, request: Request, identity: str) -> Response:

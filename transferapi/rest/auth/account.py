@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from rest_framework.exceptions import PermissionDenied
 from rest_framework.permissions import IsAuthenticated
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -14,7 +13,7 @@ from identity import certificate_subjects, tokens
 from identity.linked import services as linked
 from identity.sessions import proof
 from identity.sessions.proof import SignInProof
-from transferapi.rest.http.authentication import Certified, HasScope, NotByApplication, RecentSession
+from transferapi.rest.http.authentication import Certified, HasScope, NotByApplication, RecentSignIn
 from transferapi.rest.http.base import View, result
 from transferapi.rest.http.client_certificates import subject_of
 from transferapi.rest.http.errors import BadRequest
@@ -37,7 +36,7 @@ class WaysInView(AccountView):
     """A list of ways to sign in, to which a POST adds one."""
 
     def get_permissions(self) -> list[Any]:
-        return [*super().get_permissions(), *([RecentSession()] if self.request.method == "POST" else [])]
+        return [*super().get_permissions(), *([RecentSignIn()] if self.request.method == "POST" else [])]
 
 
 class ApiTokens(WaysInView):
@@ -96,12 +95,14 @@ class LinkedIdentities(AccountView):
 
 
 class LinkedIdentityDetail(AccountView):
+    def get_permissions(self) -> list[Any]:
+        return [*super().get_permissions(), RecentSignIn()]
+
     @description.operation("Take an identity off your account, just after you have signed in", answer="result")
     def delete(self, request: Request, identity: str) -> Response:
         """As on the account page: a stolen session or token must not take the ways to sign in from its owner."""
         found = proof.present()
-        if not isinstance(found, SignInProof):
-            raise PermissionDenied("A token is no sign-in: sign in to the pages, or send your certificate")
+        assert isinstance(found, SignInProof)
         linked.check_fresh(found.at.timestamp())
         linked.unlink(self.user, identity, request._request.session.session_key or "")
         return result(request, "Deleted", "The identity is no longer linked")

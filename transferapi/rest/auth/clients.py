@@ -12,7 +12,7 @@ from identity.hidden import Secret
 from identity.provider import applications, clients, registration, scopes
 from identity.provider.applications import ApplicationSpec
 from identity.provider.errors import ClientNotFoundError
-from transferapi.rest.http.authentication import NotByApplication, RecentSession
+from transferapi.rest.http.authentication import NotByApplication, RecentSignIn
 from transferapi.rest.http.base import View
 from transferapi.rest.http.errors import BadRequest
 from transferapi.rest.http.parsing import Document
@@ -31,7 +31,7 @@ class ClientView(View):
     max_body = 64 << 10
 
     def get_permissions(self) -> list[Any]:
-        own = [NotByApplication(), RecentSession()] if self.request.method in ("POST", "PUT") else []
+        own = [NotByApplication(), RecentSignIn()] if self.request.method in ("POST", "PUT") else []
         return [*super().get_permissions(), *own]
 
 

@@ -124,19 +124,24 @@ class NotByApplication(BasePermission):
         return not (isinstance(request.auth, Bearer) and request.auth.client_id is not None)
 
 
-class RecentSession(BasePermission):
-    """A session adds a way in only just after its sign-in, as on the pages; tokens and certificates are ways in."""
+class RecentSignIn(BasePermission):
+    """The proof that the pages ask for where a way in is made, or an account ends: a recent sign-in, or a certificate.
 
-    message = "Too much time has passed since you signed in: sign in again"
+    A token is none, however new it is: whoever has stolen one must gain nothing that outlives it.
+    """
 
     def has_permission(self, request: Request, view: APIView) -> bool:
-        if not isinstance(request.successful_authenticator, SessionAuthentication):
-            return True
-        found = of_session(request._request)
-        return found is not None and found.is_recent
+        """Raises PermissionDenied."""
+        found = proof.present()
+        if not isinstance(found, SignInProof):
+            raise PermissionDenied(NO_SIGN_IN)
+        if not found.is_recent:
+            raise PermissionDenied("Too much time has passed since you signed in: sign in again")
+        return True
 
 
 _SAFE = ("GET", "HEAD", "OPTIONS")
+NO_SIGN_IN = "A token is no sign-in: sign in to the pages and use your session, or send your certificate"
 
 
 def _is_of_our_origin(request: HttpRequest) -> bool:

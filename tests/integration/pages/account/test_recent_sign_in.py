@@ -102,8 +102,11 @@ def test_an_old_session_leads_no_application_to_another_address(browser: Browser
     assert applications.find(alice, app.client_id).redirect_uris == "https://a.example/"
 
 
-def test_a_token_is_a_way_in_itself_and_makes_others(alice: User) -> None:
-    assert Api(alice, root="").post("/v2/api/tokens", {"label": "second"}).status == 201
+def test_a_token_makes_no_way_in_that_outlives_it(alice: User) -> None:
+    refused = Api(alice, root="").post("/v2/api/tokens", {"label": "second"})
+    assert_error(refused, 403, "PermissionDenied")
+    assert "no sign-in" in refused.body["message"]
+    assert ApiToken.objects.count() == 1
 
 
 def test_what_happens_to_applications_is_recorded_and_mailed_to_the_owner(alice: User) -> None:

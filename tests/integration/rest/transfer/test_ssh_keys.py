@@ -22,7 +22,8 @@ KEYS = "/v2/api/ssh_keys"
 
 @pytest.fixture
 def api(alice: User) -> Api:
-    return Api(alice, root="")
+    """By a session of hers that has just begun."""
+    return Api(alice, root="", age=0)
 
 
 def test_a_key_is_added_listed_and_removed(alice: User, bob: User, api: Api) -> None:

@@ -1,0 +1,101 @@
+"""Routes that change an account ask in REST for the proof that its page asks for: a recent sign-in, and no token."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from identity.models import ApiToken, CertificateSubject, ClientSecret, SshPublicKey, User
+from identity.provider import applications
+from identity.provider.applications import ApplicationSpec
+from identity.sessions.proof import RECENT
+from tests.integration.identity.test_ssh_keys import new_line
+from tests.integration.rest import Api, assert_error, routes
+
+pytestmark = pytest.mark.django_db
+Key = tuple[str, str]
+
+_C = "clients/<str:client>"
+#: What makes a way in, or ends an account or a way in that its page guards so, with a body that would be accepted.
+GUARDED: dict[Key, dict[str, Any] | None] = {
+    ("POST", "tokens"): {"label": "new"},
+    ("POST", "certificate_subjects"): {"subject": "/O=Grid/CN=Alice"},
+    ("POST", "ssh_keys"): {"public_key": ""},
+    ("POST", "clients"): {"client": {"name": "new"}},
+    ("PUT", _C): {"client": {"redirect_uris": ["https://evil.example/"]}},
+    ("POST", f"{_C}/credentials"): {"credential": {"name": "second"}},
+    ("DELETE", "linked_identities/<str:identity>"): None,
+    ("PUT", "users/<str:identity>"): {"full_name": "New"},
+    ("DELETE", "users/<str:identity>"): None,
+    ("POST", "users/<str:identity>/deactivate"): {},
+}
+#: What takes a way in back, or does what a session of any age does on the pages: a token is enough.
+OPEN: set[Key] = {
+    ("DELETE", "tokens/<str:token>"),
+    ("DELETE", "certificate_subjects/<str:subject>"),
+    ("DELETE", "ssh_keys/<path:key>"),
+    ("DELETE", "passkeys/<str:passkey>"),
+    ("DELETE", "sessions/<str:session>"),
+    ("DELETE", _C),
+    ("DELETE", f"{_C}/credentials/<str:credential>"),
+    ("POST", "users"),
+    ("POST", "users/<str:identity>/activate"),
+    ("DELETE", "users/<str:identity>/sessions"),
+    ("POST", "invitations"),
+    ("DELETE", "invitations/<str:invitation>"),
+}
+
+
+@pytest.fixture
+def staff(alice: User) -> User:
+    """alice, who may do all."""
+    alice.is_staff = True
+    alice.save()
+    return alice
+
+
+@pytest.fixture
+def client_id(staff: User) -> str:
+    return str(applications.make(staff, ApplicationSpec("known"))[0].client_id)
+
+
+def path_of(route: str, client_id: str, other: User) -> str:
+    names = {"<str:client>": client_id, "<str:identity>": str(other.pk)}
+    for variable, value in names.items():
+        route = route.replace(variable, value)
+    return f"/v2/api/{route}"
+
+
+def body_of(key: Key) -> dict[str, Any] | None:
+    return {"public_key": new_line()} if key == ("POST", "ssh_keys") else GUARDED[key]
+
+
+def test_every_route_that_changes_an_account_is_in_one_of_the_tables() -> None:
+    changing = {key for key in routes("v2/api/") if key[0] != "GET"}
+    assert changing == GUARDED.keys() | OPEN
+    assert not GUARDED.keys() & OPEN
+
+
+@pytest.mark.parametrize("key", GUARDED, ids=" ".join)
+@pytest.mark.parametrize("age", [None, RECENT + 1], ids=["token", "old session"])
+def test_neither_a_token_nor_an_old_session_is_enough(
+    key: Key, age: float | None, staff: User, bob: User, client_id: str
+) -> None:
+    api = Api(staff, root="", age=age)
+    before = [kind.objects.count() for kind in (ApiToken, CertificateSubject, SshPublicKey, ClientSecret, User)]
+    refused = api.call(key[0], path_of(key[1], client_id, bob), body_of(key))
+    assert_error(refused, 403, "PermissionDenied")
+    assert ("no sign-in" if age is None else "sign in again") in refused.body["message"]
+    assert before == [kind.objects.count() for kind in (ApiToken, CertificateSubject, SshPublicKey, ClientSecret, User)]
+    bob.refresh_from_db()
+    assert bob.is_active
+    assert applications.find(staff, client_id).redirect_uris == ""
+
+
+@pytest.mark.parametrize("key", GUARDED, ids=" ".join)
+def test_a_recent_sign_in_passes_the_guard(key: Key, staff: User, bob: User, client_id: str) -> None:
+    api = Api(staff, root="", age=0)
+    answer = api.call(key[0], path_of(key[1], client_id, bob), body_of(key))
+    # What it then says is about the thing itself: a subject is to be proven, a user to be deactivated first.
+    assert answer.status in (200, 201, 404, 409) or answer.code == "ClientError.SubjectNotProven", answer.body
