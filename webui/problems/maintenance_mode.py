@@ -20,7 +20,8 @@ _READING = ("GET", "HEAD", "OPTIONS", "TRACE")
 #: Routes that change no data of users, although they are no GET: signing in and out, tokens, how pages look, checks,
 #: activation with a credential that is there, renewed certificates of agents. The shell and SCIM look by themselves.
 _ALLOWED = re.compile(
-    r"/(signin|saml|oauth/callback|v2/oauth2|scim)(/|\Z)|/(signout|preferences|shell|connect/renew)\Z"
+    r"/(signin(?!/certificate/account\Z)|saml|oauth/callback|v2/oauth2|scim)(/|\Z)"
+    r"|/(signout|preferences|shell|connect/renew)\Z"
     r"|/v0\.10/(transfer|delete)/check\Z|/v0\.10/endpoint/[^/]+/autoactivate\Z"
 )
 
@@ -35,10 +36,15 @@ class MaintenanceMiddleware:
         return self._get_response(request)
 
     def process_view(self, request: HttpRequest, *_: object) -> HttpResponse | None:
-        if request.method in _READING or _ALLOWED.match(request.path):
+        if request.method in _READING or (_ALLOWED.match(request.path) and not _links(request)):
             return None
         notice = maintenance.current()
         return None if notice is None else _in_maintenance(request, notice.sentence)
+
+
+def _links(request: HttpRequest) -> bool:
+    """Whether the form of a sign-in begins to link another identity."""
+    return request.path.startswith("/signin/") and "link" in request.POST
 
 
 def _in_maintenance(request: HttpRequest, sentence: str) -> HttpResponse:

@@ -107,6 +107,23 @@ def test_pages_have_a_banner_and_answer_forms_with_the_message(
     assert browser.post("/signout").status_code == 302
 
 
+def test_the_forms_of_the_sign_in_page_make_no_account_and_link_nothing(
+    mode: Callable[..., None], alice: User, passwords: None
+) -> None:
+    mode()
+    browser = Browser(HTTP_ACCEPT="text/html")
+    browser.sign_in(alice, PASSWORD)
+    browser.get("/activity")
+    for path, fields in (
+        ("/signin/certificate/account", {"username": "carol"}),
+        ("/signin/with/lab", {"link": "1"}),
+        ("/signin/myproxy/lab", {"link": "1", "username": "a", "passphrase": "b"}),
+        ("/signin/institution/1", {"link": "1"}),
+    ):
+        assert browser.post(path, **fields).status_code == 503, path
+    assert browser.post("/signin/with/lab").status_code == 404
+
+
 def test_the_shell_refuses_what_changes_something(
     mode: Callable[..., None], alice: User, ep1: Endpoint, ep2: Endpoint
 ) -> None:
