@@ -4,7 +4,8 @@
 
 No secret is passed here, and no text that somebody typed as a user name: people type passwords at the wrong place. An
 act that a program can repeat without end is recorded once in REPEATED (`record_once`), or refused beyond MOST_ACTS
-(`record_act`); refusals of sign-ins are recorded up to MOST_REFUSALS in WINDOW: nobody fills the disk.
+(`record_act`); refusals of sign-ins are recorded up to MOST_REFUSALS in WINDOW, and MOST_OF_A_NETWORK in a DAY: nobody
+fills the disk, and no network uses up the rows by which another one would be seen.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from identity import counters
 from identity.error_categories import CategorizedError, Category
 from identity.gsi.printable import readable
 from identity.models import AuditEvent, User
+from identity.networks import network_of
 
 from . import origin
 
@@ -28,8 +30,8 @@ from . import origin
 MAX_DETAIL, MAX_DETAILS = 300, 12
 #: Seconds in which the same use of a program is recorded once.
 REPEATED = 3600
-#: Refused sign-ins that are recorded in WINDOW seconds.
-MOST_REFUSALS, WINDOW = 1000, 300
+#: Refused sign-ins that are recorded in WINDOW seconds; and of one network in DAY seconds.
+MOST_REFUSALS, WINDOW, MOST_OF_A_NETWORK = 1000, 300, 1000
 #: Acts of one user in DAY seconds that a program can repeat: grants, and changes of ways to sign in.
 MOST_ACTS, DAY = 5000, 24 * 3600
 
@@ -125,7 +127,10 @@ def record_act(what: str, user: User | None, details: Facts | None = None, *, ac
 
 def record_refusal(user: User | None, way: str, address: str = "", reason: str = "", *, provider: str = "") -> None:
     """A refused sign-in. user: None where the name is unknown. provider: who was asked to vouch, by our settings."""
+    network = hashlib.sha256(network_of(address or origin.present().address).encode()).hexdigest()
     with contextlib.suppress(RedisError):
+        if counters.count(f"audit:refusals:{network}", DAY) > MOST_OF_A_NETWORK:
+            return
         if counters.count("audit:refusals", WINDOW) > MOST_REFUSALS:
             return
     record(What.SIGN_IN_REFUSED, user, {"reason": reason, "provider": provider}, way=way, address=address)

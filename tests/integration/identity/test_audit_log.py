@@ -145,6 +145,20 @@ def test_strangers_do_not_fill_the_log(alice: User, monkeypatch: pytest.MonkeyPa
     cache.delete("audit:refusals")
 
 
+def test_one_network_neither_fills_the_log_nor_hides_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    cache.clear()
+    monkeypatch.setattr(log, "MOST_OF_A_NETWORK", 2)
+    monkeypatch.setattr(log, "MOST_REFUSALS", 5)
+    for number in range(9):
+        log.record_refusal(None, "password", f"2001:db8::{number}")
+    with origin.comes_from(origin.Origin("192.0.2.1")):
+        log.record_refusal(None, "password")
+    log.record_refusal(None, "password", "192.0.2.2")
+    networks = [row.address for row in AuditEvent.objects.order_by("pk")]
+    assert networks == ["2001:db8::0", "2001:db8::1", "192.0.2.1", "192.0.2.2"]
+    cache.clear()
+
+
 def test_one_user_does_not_fill_the_log(alice: User, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log, "MOST_ACTS", 2)
     for _ in range(2):
