@@ -101,14 +101,15 @@ class BareSystem:
         if self.account != "root":
             run(["chown", "-R", f"{UID}:{UID}", checkout])
 
-    def words(self, command: str) -> list[str]:
-        """A command of the README, in the checkout."""
+    def words(self, command: str, tests: str = "") -> list[str]:
+        """A command of the README, in the checkout. tests: only these, as PYTEST_ADDOPTS takes them."""
         drop = ["setpriv", f"--reuid={UID}", f"--regid={UID}", "--init-groups"] if self.account != "root" else []
         inside = f"cd {self.home}/waybill && exec {command}"
-        return [*APART, str(self.root), *drop, "env", "-i", *self._environment(), "sh", "-c", inside]
+        return [*APART, str(self.root), *drop, "env", "-i", *self._environment(tests), "sh", "-c", inside]
 
-    def _environment(self) -> list[str]:
-        given = {name: value for name, value in os.environ.items() if _MACHINE.search(name)}
+    def _environment(self, tests: str) -> list[str]:
+        given = {"PYTEST_ADDOPTS": tests} if tests else {}
+        given |= {name: value for name, value in os.environ.items() if _MACHINE.search(name)}
         given |= {"HOME": str(self.home), "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
         # Nothing generates this locale: a login by ssh brings such names.
         given |= {"TERM": "dumb", "LANG": "de_DE.UTF-8"}
@@ -138,7 +139,7 @@ def running(words: Sequence[str]) -> Iterator[subprocess.Popen[str]]:
         process.communicate()
 
 
-def up(system: BareSystem, command: str, seconds: float) -> list[Row]:
+def make_up(system: BareSystem, command: str, seconds: float) -> list[Row]:
     """Run it to the comparison of its first transfer, measure it idle, and stop it. Raises CommandError."""
     begun = time.monotonic()
     with running(system.words(command)) as process:
@@ -159,10 +160,10 @@ def up(system: BareSystem, command: str, seconds: float) -> list[Row]:
         return [*rows, Row(system.place, "Ctrl-C", time.monotonic() - begun, "stopped", True, output)]
 
 
-def test(system: BareSystem, command: str) -> Row:
+def make_test(system: BareSystem, command: str, tests: str = "") -> Row:
     """Raises CommandError."""
     begun = time.monotonic()
-    with running(system.words(command)) as process:
+    with running(system.words(command, tests)) as process:
         output = _read_until(process, None, TEST_SECONDS)
         status = process.wait(STOP_SECONDS)
     if status:
@@ -254,9 +255,9 @@ def _one(system: BareSystem, given: argparse.Namespace, mirrors: dict[str, str])
         for command in commands_of_readme():
             begun, what = time.monotonic(), f"`{command}`"
             if command == "make up":
-                yield from up(system, command, given.idle)
+                yield from make_up(system, command, given.idle)
             elif not given.without_tests:
-                yield test(system, command)
+                yield make_test(system, command, given.tests)
     except (MachineError, CommandError) as error:
         output = error.output if isinstance(error, CommandError) else ""
         say(output[-3000:])
@@ -280,6 +281,7 @@ def parser() -> argparse.ArgumentParser:
     words.add_argument("--account", action="append", choices=ACCOUNTS, help="only these (all)")
     words.add_argument("--ubuntu", metavar="MIRROR", default="", help="also Ubuntu, from this mirror")
     words.add_argument("--without-tests", action="store_true", help="`make up` alone")
+    words.add_argument("--tests", default="", metavar="PATHS", help="of `make test` only these (all)")
     words.add_argument("--idle", type=float, default=30.0, metavar="SECONDS", help="measured idle (30)")
     words.add_argument("--write", type=Path, help="a file for the table, in Markdown")
     return words

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bench.install import first_command, idle
-from bench.install.first_command import SYSTEMS, BareSystem, CommandError, commands_of_readme, running, up
+from bench.install.first_command import SYSTEMS, BareSystem, CommandError, commands_of_readme, make_up, running
 from tests.waiting import eventually
 
 #: Under a shell: 50 MB of octets that are in use, and what looks like a session of PostgreSQL.
@@ -59,19 +59,19 @@ def test_the_commands_are_run_in_the_checkout_of_the_account(tmp_path: Path) -> 
 class Instead(BareSystem):
     """A command of this machine in place of one in a system."""
 
-    def words(self, command: str) -> list[str]:
+    def words(self, command: str, tests: str = "") -> list[str]:
         return ["sh", "-c", command]
 
 
 def test_a_command_that_fails_is_told_with_its_output(tmp_path: Path) -> None:
     system = Instead("Debian 13", "user", tmp_path)
     with pytest.raises(CommandError, match="it ended before: source and destination are the same") as refused:
-        up(system, "echo no wheel", 0.01)
+        make_up(system, "echo no wheel", 0.01)
     assert refused.value.output == "no wheel\n"
     with pytest.raises(CommandError, match="status 3") as refused:
-        first_command.test(system, "echo 1 failed; exit 3")
+        first_command.make_test(system, "echo 1 failed; exit 3")
     assert refused.value.output == "1 failed\n"
-    assert first_command.test(system, "echo; echo '=== 7 passed ==='").result == "7 passed"
+    assert first_command.make_test(system, "echo; echo '=== 7 passed ==='").result == "7 passed"
 
 
 def test_what_runs_ends_with_the_rehearsal() -> None:
