@@ -41,6 +41,7 @@ test: venv-test ## install what the tests need, then lint and run them all
 	@tests/install-nginx.sh
 	@tests/install-tools.sh
 	@tests/install-ftp-servers.sh .ftp-servers
+	@tests/install-pgbouncer.sh .pgbouncer
 	@$(MAKE) --no-print-directory lint
 	@$(VENV)/bin/pytest -n $(TEST_PROCESSES) </dev/null
 

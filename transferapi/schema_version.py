@@ -24,6 +24,11 @@ from django.db import InterfaceError, OperationalError, connection
 from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.migration import Migration
 
+from transferapi.outages import pooler
+from transferapi.outages.connection_limits import is_full
+from transferapi.outages.database import reason_of
+from transferapi.outages.pooler import PoolerError
+
 log = logging.getLogger(__name__)
 
 #: Seconds for which a starting program waits for the database, and seconds between two attempts.
@@ -106,11 +111,18 @@ def check_or_exit() -> None:
     It leaves no connection open, since the program may fork.
     """
     try:
-        when_the_database_answers(lambda: _tell(check()))
-    except WrongSchemaError as error:
+        when_the_database_answers(_check_all)
+    except (WrongSchemaError, PoolerError) as error:
         _exit(str(error), EX_CONFIG)
     finally:
         connection.close()
+
+
+def _check_all() -> None:
+    """Raises PoolerError, WrongSchemaError, OperationalError."""
+    with connection.wrap_database_errors:
+        pooler.check(lambda: connection.get_new_connection(connection.get_connection_params()))
+    _tell(check())
 
 
 def when_the_database_answers(act: Callable[[], None], timeout: float | None = None) -> None:
@@ -124,11 +136,14 @@ def when_the_database_answers(act: Callable[[], None], timeout: float | None = N
         try:
             act()
             return
-        except (OperationalError, InterfaceError):
+        except (OperationalError, InterfaceError) as error:
             connection.close()
+            if refusal := pooler.refusal_of(error):
+                _exit(refusal, EX_CONFIG)
             if time.monotonic() > until:
                 # The text of the error may hold the address of the database, with its password.
-                _exit(f"the database did not answer for {seconds:.0f} s", EX_TEMPFAIL)
+                why = f": {reason_of(error)}" if is_full(error) else ""
+                _exit(f"the database did not answer for {seconds:.0f} s{why}", EX_TEMPFAIL)
             time.sleep(PAUSE)
 
 

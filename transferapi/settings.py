@@ -80,6 +80,8 @@ DATABASES: dict[str, dict[str, Any]] = {
         CONFIG.database_url.value if CONFIG.database_url else "postgresql:///waybill?host=/DATABASE_URL-is-not-set"
     )
 }
+#: Connections of those that PostgreSQL allows which workers leave to the web server.
+DATABASE_RESERVE = CONFIG.database_reserve
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 REDIS_URL = CONFIG.redis_url.value if CONFIG.redis_url else "unix:///REDIS_URL-is-not-set"
 CACHES: dict[str, dict[str, Any]] = {

@@ -13,6 +13,7 @@ import django
 from celery import Celery
 from celery.signals import setup_logging, worker_init, worker_shutdown, worker_shutting_down
 from django.apps import apps
+from django.conf import settings
 
 from transferapi.outages import database, watchdog
 from transferapi.schema_version import check_or_exit
@@ -22,6 +23,9 @@ from transferapi.traces import exporting
 from . import broker
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "transferapi.settings")
+
+#: Connections of a worker to PostgreSQL at most: one for each thread of the pools of `runtime`, `store` and `rounds`.
+MOST_CONNECTIONS = 20
 
 broker.install()
 app = Celery("waybill")
@@ -57,7 +61,8 @@ def begin(sender: Any, **_: object) -> None:
     Not at `worker_ready`, which comes with the first connection to Redis: a worker has work without it.
     """
     check_or_exit()
-    database.watch(database.IN_BACKGROUND)
+    bounds = database.ConnectionBounds("worker", MOST_CONNECTIONS, settings.DATABASE_RESERVE)
+    database.watch(database.IN_BACKGROUND, bounds)
     switch.begin("worker")
     from . import runtime
     from .rounds import Ticker

@@ -21,6 +21,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 
 from django.conf import settings
+from django.db import close_old_connections
 
 from endpoints.addresses import provider_sites
 from endpoints.connect import presence
@@ -41,7 +42,7 @@ from transferapi.tasks.managers import pauses
 from transferapi.tasks.notify import mail_sender, webhooks
 from transferapi.tasks.notify.mails import sign_up as sign_up_mails
 from transferapi.tasks.upkeep import ended_accounts, retention, rounds, tallies
-from transferapi.tasks.worker import host_keys, leases, renewal
+from transferapi.tasks.worker import endpoint_failures, host_keys, leases, renewal
 from transferapi.tasks.worker.fair_share import Runnable
 from transferapi.timers import running
 
@@ -109,8 +110,8 @@ class Runtime:
         self.loop.call_later(2.0, self._measure)
 
 
-#: Leases and turns are read on few threads, whose connections to the database stay warm. Not on the store's threads:
-#: waiting for the lock of a user's turn must not delay a heartbeat.
+#: Leases and turns are read on few threads. Not on the store's threads: waiting for the lock of a user's turn must not
+#: delay a heartbeat.
 _scheduling = ThreadPoolExecutor(2, thread_name_prefix="scheduling")
 #: The sweep waits for no leases: behind those of a thousand tasks, the tasks of a lost worker would wait for it.
 _sweeping = ThreadPoolExecutor(1, thread_name_prefix="sweeping")
@@ -229,6 +230,8 @@ def _work(grant: leases.Grant, asked_at: int) -> None:
         tallies.add("takeovers")
     mark = grant.task_id, grant.epoch
     runtime.slices.add(mark)
+    # Not kept for the minutes of the slice.
+    close_old_connections()
     outcome: SliceResult | None = None
     try:
         with runtime.leases.keeping(prepared.store, prepared.fence):
@@ -315,6 +318,7 @@ def delete_old() -> None:
     mail_addresses.delete_expired()
     audit.forget_old()
     ended_accounts.cancel_left_over()
+    endpoint_failures.forget_old()
 
 
 def give_back() -> None:

@@ -23,6 +23,7 @@ from django.db import InterfaceError, OperationalError, close_old_connections, c
 from endpoints.gridftp.faults import Fault, Side
 from endpoints.gridftp.wire.fence import Fence
 from identity.clock import CarriedClock, ClockReading, boottime
+from transferapi.outages.database import reason_of
 from transferapi.outages.log_filter import is_told
 from transferapi.tasks.errors import LeaseLostError
 from transferapi.tasks.events import NewEvent
@@ -64,7 +65,8 @@ log = logging.getLogger(__name__)
 P = ParamSpec("P")
 R = TypeVar("R")
 
-#: Each thread keeps a connection to the database. Some are for heartbeats alone, which do not wait for other calls.
+#: Each thread has a connection to the database while it works. Some are for heartbeats alone, which do not wait for
+#: other calls.
 THREADS, FOR_HEARTBEATS = 6, 2
 #: Seconds for which a call tries to reach the database again; after that the lease has run out anyway.
 LONGEST_RETRY = leases.TTL.total_seconds()
@@ -74,13 +76,10 @@ LEAST_SECONDS = 0.5
 #: Seconds after its last heartbeat at which a lease is renewed for a loop that stands still, and for how long that goes
 #: on: other workers take its tasks then.
 LATE_HEARTBEAT, KEPT_SECONDS = 1.8, 20.0
-#: Seconds after which a thread checks that its idle connection still works and is not too old.
-CHECK_SECONDS = 10.0
 
 _threads = ThreadPoolExecutor(THREADS, thread_name_prefix="store")
 _waiting: deque[tuple[Future[Any], Callable[[], Any]]] = deque()
 _running, _lock = 0, threading.Lock()
-_checked = threading.local()
 
 
 def bounds() -> EngineBounds:
@@ -332,18 +331,17 @@ def on_a_connection(function: Callable[[], R], seconds: float = LONGEST_RETRY) -
     gone.
     """
     give_up = boottime() + seconds
-    if time.monotonic() - getattr(_checked, "at", 0.0) > CHECK_SECONDS:
+    try:
+        while True:
+            try:
+                return function()
+            except (OperationalError, InterfaceError) as error:
+                if boottime() + RETRY_SECONDS > give_up:
+                    raise
+                if not is_told(error):
+                    log.warning("a call of the database is repeated: %s", reason_of(error))
+                connection.close()
+                time.sleep(RETRY_SECONDS)
+    finally:
+        # For another thread of this process.
         close_old_connections()
-    while True:
-        try:
-            answer = function()
-        except (OperationalError, InterfaceError) as error:
-            if boottime() + RETRY_SECONDS > give_up:
-                raise
-            if not is_told(error):
-                log.warning("the database does not answer: %s", type(error).__name__)
-            connection.close()
-            time.sleep(RETRY_SECONDS)
-        else:
-            _checked.at = time.monotonic()
-            return answer

@@ -17,7 +17,7 @@ from deploy.stack.home import Home
 from deploy.stack.postgres import Postgres
 from transferapi.config import Config
 
-from .base import Commands, open_database, say, set_up_django
+from .base import Commands, away, open_database, say, set_up_django
 from .upgrade import expand
 
 
@@ -93,8 +93,8 @@ def _restore(config: Config, arguments: argparse.Namespace, backup: Any, given: 
     migrate = restore.check_schema(backup)
     try:
         server = restore.check_database(replace=arguments.replace)
-    except OperationalError:
-        raise StackError("the database does not answer") from None
+    except OperationalError as error:
+        raise away(error, "the database does not answer") from None
     home = Home(config.home)
     keys.before_the_database(config, given)
     # The next `waybill up` makes its sample user and token anew, where they are not in the backup.

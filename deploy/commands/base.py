@@ -74,10 +74,18 @@ def open_database() -> None:
     try:
         connection.ensure_connection()
         schema_version.check()
-    except DatabaseError:
-        raise StackError("the database does not answer: is Waybill running? (`make up`)") from None
+    except DatabaseError as error:
+        raise away(error, "the database does not answer: is Waybill running? (`make up`)") from None
     except schema_version.WrongSchemaError as error:
         raise StackError(str(error)) from None
+
+
+def away(error: Exception, otherwise: str) -> StackError:
+    """The error of a command that cannot use the database. otherwise: its text where no connection was refused."""
+    from transferapi.outages.connection_limits import is_full
+    from transferapi.outages.database import reason_of
+
+    return StackError(reason_of(error) if is_full(error) else otherwise)
 
 
 def user_of(name: str) -> Any:

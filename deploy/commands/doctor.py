@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 _MARKS = ("ok", "warning", "ERROR")
 #: The names of the checks, in the order of the report.
 NAMES = (
-    "settings", "servers", "clock", "keys", "files", "names", "ports", "mail", "traces", "authorities", "disk",
-    "limits", "versions",
+    "settings", "servers", "connections", "clock", "keys", "files", "names", "ports", "mail", "traces", "authorities",
+    "disk", "limits", "versions",
 )  # fmt: skip
 
 
@@ -50,6 +50,7 @@ def run_doctor(config: Config, arguments: argparse.Namespace) -> int:
 def _checks(mail_to: str) -> dict[str, Check]:
     from deploy.doctor import (
         authorities,
+        connections,
         disk,
         files,
         keys,
@@ -64,8 +65,9 @@ def _checks(mail_to: str) -> dict[str, Check]:
     )
 
     found: tuple[Check, ...] = (
-        settings.check, servers.check, servers.clock, keys.check, files.check, names.check, ports.check,
-        partial(mail.check, to=mail_to), traces.check, authorities.check, disk.check, limits.check, versions.check,
+        settings.check, servers.check, connections.check, servers.clock, keys.check, files.check, names.check,
+        ports.check, partial(mail.check, to=mail_to), traces.check, authorities.check, disk.check, limits.check,
+        versions.check,
     )  # fmt: skip
     return dict(zip(NAMES, found, strict=True))
 

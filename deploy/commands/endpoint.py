@@ -33,6 +33,7 @@ def run_list(config: Config, arguments: argparse.Namespace) -> None:
     open_database()
     from endpoints import registry
     from identity.models import User
+    from transferapi.tasks.worker import endpoint_failures
 
     found = registry.existing().prefetch_related(*registry.SERVERS).order_by("owner__username", "name")
     if arguments.owner is not None:
@@ -44,9 +45,10 @@ def run_list(config: Config, arguments: argparse.Namespace) -> None:
     count, rows = 0, found.iterator(PAGE)
     while page := list(islice(rows, PAGE)):
         count += len(page)
-        tasks = _tasks(page)
+        tasks, failing = _tasks(page), endpoint_failures.of(page)
         for endpoint in page:
-            words = (str(endpoint.pk), registry.canonical_name(endpoint), _kind(endpoint), tasks[endpoint.pk])
+            words = [str(endpoint.pk), registry.canonical_name(endpoint), _kind(endpoint), tasks[endpoint.pk]]
+            words += [f"FAILS {_failure(failing[endpoint.pk])}"] if endpoint.pk in failing else []
             say("  ".join(words))
     say(f"{count} endpoints")
 
@@ -54,8 +56,10 @@ def run_list(config: Config, arguments: argparse.Namespace) -> None:
 def run_show(config: Config, arguments: argparse.Namespace) -> None:
     open_database()
     from endpoints import registry
+    from transferapi.tasks.worker import endpoint_failures
 
     endpoint = _found(arguments.endpoint)
+    failure = endpoint_failures.of([endpoint]).get(endpoint.pk)
     facts = {
         "endpoint": endpoint.pk,
         "name": registry.canonical_name(endpoint),
@@ -67,6 +71,7 @@ def run_show(config: Config, arguments: argparse.Namespace) -> None:
         "data hosts": ", ".join(endpoint.data_hosts),
         "shares": registry.existing().filter(host=endpoint.pk).count() or None,
         "created": f"{endpoint.created_at:%Y-%m-%d %H:%M:%SZ}",
+        "fails": _failure(failure) if failure else None,
         "tasks": _tasks([endpoint])[endpoint.pk],
     }
     say_facts(facts)
@@ -89,6 +94,11 @@ def _found(ref: str) -> Any:
         return registry.find(ref)
     except EndpointNotFoundError:
         raise StackError(f"there is no endpoint {ref}: give its id, or OWNER#NAME") from None
+
+
+def _failure(failure: Any) -> str:
+    since, last = (f"{moment:%Y-%m-%d %H:%M:%SZ}" for moment in (failure.since, failure.seen_at))
+    return f"since {since}: {failure.code}, last tried {last}"
 
 
 def _kind(endpoint: Any) -> str:

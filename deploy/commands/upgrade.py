@@ -9,7 +9,7 @@ from deploy.stack.embedded import use_embedded_stack
 from deploy.stack.errors import StackError
 from transferapi.config import Config
 
-from .base import Commands, say, set_up_django
+from .base import Commands, away, say, set_up_django
 
 #: Seconds from which an open transaction is worth a line.
 LONG = 5.0
@@ -41,8 +41,8 @@ def run_upgrade(config: Config, arguments: argparse.Namespace) -> int:
             if arguments.check:
                 return _check(found, running, contract=arguments.contract)
             return _run(found, running, contract=arguments.contract)
-    except OperationalError:
-        raise StackError("the database does not answer: is it running?") from None
+    except OperationalError as error:
+        raise away(error, "the database does not answer: is it running?") from None
 
 
 def expand(*, alone: bool = False) -> None:

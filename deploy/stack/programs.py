@@ -197,6 +197,6 @@ def make_instance(home: Home, config: Config) -> Instance:
         config,
         ports,
         chosen,
-        None if _is_given("DATABASE_URL", given) else Postgres(home.path, max_connections=100 + 64 * cores()),
+        None if _is_given("DATABASE_URL", given) else Postgres(home.path, max_connections=80 + 20 * cores()),
         None if _is_given("REDIS_URL", given) else Redis(home.path),
     )

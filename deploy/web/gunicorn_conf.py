@@ -105,6 +105,8 @@ def post_fork(server: object, worker: Any) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, FILES)), hard))
     sys.setswitchinterval(SWITCH)
+    from django.db import close_old_connections
+
     from transferapi.outages import database
     from transferapi.rest.http.trusted_proxies import client_address
     from transferapi.rest.metrics.shared_counts import COUNTS
@@ -117,8 +119,11 @@ def post_fork(server: object, worker: Any) -> None:
 
     worker.client_address, worker.refusal_of, worker.readable = client_address, refusal_of, readable
     worker.note_early = Refusals().note
+    # Also where the request was handed over to the threads of streams, and Django does not see its end.
+    worker.give_back = close_old_connections
     COUNTS.take_slot(worker.slot)
-    database.watch(database.OF_REQUESTS)
+    # Each thread, and the threads for streams, for the maintenance mode, for /metrics and for the checks of /readyz.
+    database.watch(database.OF_REQUESTS, database.ConnectionBounds("web", _config.web_threads + 6))
     worker.tunnels = TunnelForwarder(_config.relay)
     switch.begin("web")
     Watch("web").start()

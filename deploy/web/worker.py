@@ -132,6 +132,8 @@ class StreamWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
         self.readable: Callable[[EarlyAnswer, Any], EarlyAnswer] = lambda answer, _: answer
         #: Notes an early answer, with gunicorn's request and the client's address. `gunicorn_conf` sets this.
         self.note_early: Callable[[EarlyAnswer, Any, str], None] = lambda *_: None
+        #: Gives back what the thread of a request still has. `gunicorn_conf` sets this.
+        self.give_back: Callable[[], object] = lambda: None
         #: Passes on the connections of agents. `gunicorn_conf` sets the address of the relay.
         self.tunnels = TunnelForwarder(RelayAddress("", 0, "/nowhere"))
         self._next_tick = 0.0
@@ -194,6 +196,7 @@ class StreamWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
             self.handle_error(conn.request, conn.sock, conn.client, error)
         finally:
             self._here.connection = None
+            self.give_back()
         return After.CLOSE
 
     # ---- in the loop

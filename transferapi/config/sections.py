@@ -82,6 +82,12 @@ class InstanceSettings:
         "redis://:password@host:port/0, rediss://... (TLS), sentinel://:password@a:26379,b:26379/0?master=name, "
         "sentinel+tls://... or unix:///path/to/socket?db=0 (or ..._FILE)",
     )
+    database_reserve: int = variable(
+        "WAYBILL_DATABASE_RESERVE",
+        Whole(0, 10_000, "connections"),
+        "10",
+        "connections of those that PostgreSQL allows which workers leave to the web server (default 10)",
+    )
     #: `config.reading` puts both passwords into the addresses.
     database_password: Secret | None = secret(
         "WAYBILL_DATABASE_PASSWORD",

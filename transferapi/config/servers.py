@@ -118,8 +118,6 @@ def database(url: str) -> dict[str, Any]:
             "options": f"{TIME_LIMITS} {SERVER_LINE_LIMITS} {SMALL_STATEMENTS}",
             **_session_options(options, hosts.count(",") + 1),
         },
-        "CONN_MAX_AGE": 600,
-        "CONN_HEALTH_CHECKS": True,
     }
 
 

@@ -5,12 +5,15 @@ began, and a thread (`watch`) looks at those that take long: it opens a connecti
 answered, the server hangs. Then the thread shuts down the sockets of all connections, which raises OperationalError in
 every operation. A statement that is merely slow goes on, because a server that works answers the thread. Nothing is
 asked while no operation takes long. Why not psycopg2's wait callback: docs/decisions/0068-outages.md.
+
+The threads of such a process share its connections (docs/decisions/0097-connections-that-threads-share.md).
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import logging
 import os
 import socket
 import threading
@@ -20,11 +23,16 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import psycopg2
+import psycopg2.errors
 import psycopg2.extensions
 
-from . import hosts, outage
+from . import connection_limits, hosts, outage
 from .bounded import LONGEST_FACTOR, lengthened, within
+from .connection_limits import is_full
 from .outage import Outage
+from .shared_connections import SharedConnections
+
+log = logging.getLogger("waybill.outages")
 
 
 class DatabaseTimeouts(NamedTuple):
@@ -35,14 +43,41 @@ class DatabaseTimeouts(NamedTuple):
     trial: float
 
 
+class ConnectionBounds(NamedTuple):
+    """role: the name of the process in the list of sessions of PostgreSQL (application_name).
+
+    most: connections that it has at one time at most. leaves: of those that PostgreSQL allows, how many it leaves to
+    other processes.
+    """
+
+    role: str = ""
+    most: int = 1000
+    leaves: int = 0
+
+
 #: Where somebody waits for an answer; and in the background, where a verdict that is wrong costs more than a delay.
 OF_REQUESTS, IN_BACKGROUND = DatabaseTimeouts(1.5, 0.5, 0.8), DatabaseTimeouts(10.0, 2.0, 3.0)
 #: Seconds for a new connection at most where there are several hosts, one of which may be away.
 ONE_OF_SEVERAL = 3.0
 #: Seconds between two looks at all connections.
 _LOOK = 0.2
+#: Connections of a process above which a new one is opened only where no thread gives one back in these seconds: jobs
+#: that begin together need a few milliseconds each, and a new connection costs PostgreSQL more.
+FEW, BRIEF_WAIT = 2, 0.03
+#: Connections that a process opens at a time.
+OPENED_AT_ONCE = 2
+#: Seconds between two attempts of a thread that waits for a connection which another one gives back.
+_TURN = 0.25
+#: Seconds after which a connection is replaced by a new one, which finds the server anew.
+LONGEST_USE = 600.0
+#: Seconds between two lines of the log about threads that wait for a connection of this process.
+_SAY_SECONDS = 60.0
 
 _timeouts = IN_BACKGROUND
+_bounds = ConnectionBounds()
+#: Connections that are being opened.
+_opening = 0
+_said_at = float("-inf")
 _connections: weakref.WeakSet[WatchedConnection] = weakref.WeakSet()
 _lock = threading.Lock()
 #: For libpq, from the last connection.
@@ -60,8 +95,10 @@ class WatchedConnection(psycopg2.extensions.connection):
         super().__init__(*words, **named)
         #: When the operation began that waits for the server; 0.0: none does.
         self.since = 0.0
+        #: Whether another thread may have it afterwards: not one whose session was changed, as by LISTEN.
+        self.may_be_shared = True
         #: A connection that an outage has broken is often used after its end only, and then begins no other one.
-        self._opened_at = time.monotonic()
+        self.opened_at = time.monotonic()
         # A copy: libpq may close its descriptor at any time, and the number may then belong to another socket.
         self._line = os.dup(self.fileno())
         self._close_line = weakref.finalize(self, os.close, self._line)
@@ -77,7 +114,7 @@ class WatchedConnection(psycopg2.extensions.connection):
             yield
             _answered_at = time.monotonic()
         except (psycopg2.OperationalError, psycopg2.InterfaceError) as error:
-            if self.closed and is_outage(error) and (OUTAGE.is_on or self._opened_at > OUTAGE.ended_at):
+            if self.closed and is_outage(error) and (OUTAGE.is_on or self.opened_at > OUTAGE.ended_at):
                 OUTAGE.met(error)
             raise
         finally:
@@ -135,32 +172,173 @@ def is_outage(error: BaseException) -> bool:
     return code is None or code.startswith(("57P", "08"))
 
 
+def reason_of(error: BaseException) -> str:
+    """Why the database cannot be used, for logs and health checks: the text of the error may hold a password."""
+    if is_full(error):
+        return f"{connection_limits.REFUSAL}; {connection_limits.ADVICE}"
+    return f"PostgreSQL does not answer ({type(error).__name__})"
+
+
+def _works(connection: WatchedConnection) -> bool:
+    try:
+        connection.autocommit = True
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT 1")
+    except psycopg2.Error:
+        return False
+    return True
+
+
+SHARED: SharedConnections[WatchedConnection] = SharedConnections(_works)
+
+
 def connect(
     opening: Callable[[Mapping[str, Any]], WatchedConnection], parameters: Mapping[str, Any]
 ) -> WatchedConnection:
-    """A new connection; in processes that serve in bounded time, and at once an error while the server is away.
+    """A connection; in processes that serve in bounded time, and at once an error while the server is away.
 
     parameters: by which libpq reaches the server. opening: is given them, perhaps with the hosts in another order.
-    Raises psycopg2.OperationalError.
+    Raises psycopg2.OperationalError; TooManyConnections, which is one, where no thread gives one back in time either.
     """
     global _reached_by
     _reached_by = parameters
     if not outage.is_watching():
         return opening(parameters)
-    if OUTAGE.refuses:
-        OUTAGE.refused()
-        raise psycopg2.OperationalError("PostgreSQL does not answer")
+    until = time.monotonic() + lengthened(_timeouts.connect)
+    wait = BRIEF_WAIT if open_now() >= FEW else 0.0
+    while True:
+        if (kept := SHARED.take(wait)) is not None:
+            return kept
+        if OUTAGE.refuses:
+            OUTAGE.refused()
+            raise psycopg2.OperationalError("PostgreSQL does not answer")
+        made = _open(opening, parameters)
+        if made is not None:
+            return made
+        wait = min(_TURN, until - time.monotonic())
+        if wait <= 0:
+            raise _in_vain()
+
+
+def _open(
+    opening: Callable[[Mapping[str, Any]], WatchedConnection], parameters: Mapping[str, Any]
+) -> WatchedConnection | None:
+    """A new connection; None: none is allowed now. Raises psycopg2.OperationalError."""
+    if FULL.refuses or not _begin_opening():
+        return None
     several = "," in str(parameters.get("host") or "")
     seconds = min(_timeouts.connect, ONE_OF_SEVERAL) if several else _timeouts.connect
-    given = hosts.beginning_with(parameters, _first)
+    given = {**hosts.beginning_with(parameters, _first), "application_name": application_name()}
+    began = time.monotonic()
     try:
-        made = within(seconds, functools.partial(opening, given), WatchedConnection.close)
+        # One that is late is for another thread: on a busy machine it is the next one that would be late, too.
+        made = within(seconds, functools.partial(_open_within_bounds, opening, given), release)
     except (psycopg2.OperationalError, TimeoutError) as error:
+        if is_full(error):
+            FULL.met(error, refuses=True)
+            return None
+        if isinstance(error, TimeoutError) and _answered_at > began:
+            return None
         OUTAGE.met(error, refuses=True)
         raise psycopg2.OperationalError(str(error)) from None
+    finally:
+        _end_opening()
     if several:
         _begin_with(hosts.number_of(parameters, made))
     return made
+
+
+def _open_within_bounds(
+    opening: Callable[[Mapping[str, Any]], WatchedConnection], given: Mapping[str, Any]
+) -> WatchedConnection:
+    """Raises psycopg2.OperationalError."""
+    made = opening(given)
+    try:
+        _leave_some(made)
+    except psycopg2.Error:
+        made.close()
+        raise
+    return made
+
+
+def _leave_some(connection: psycopg2.extensions.connection) -> None:
+    """Raises TooManyConnections where this one is of those that are left to other processes."""
+    if _bounds.leaves:
+        connection.autocommit = True
+        with connection.cursor() as cursor:
+            if connection_limits.read_use(cursor).free < _bounds.leaves:
+                raise psycopg2.errors.TooManyConnections(connection_limits.REFUSAL)
+
+
+def _in_vain() -> psycopg2.OperationalError:
+    """The error of a thread that has waited in vain for a connection, with a line of log where none says why."""
+    global _said_at
+    if FULL.is_on:
+        FULL.refused()
+        return psycopg2.errors.TooManyConnections(connection_limits.REFUSAL)
+    is_full = open_now() >= _bounds.most
+    why = f"all {_bounds.most} of this process are in use" if is_full else "a new one takes too long"
+    if time.monotonic() > _said_at + _SAY_SECONDS:
+        _said_at = time.monotonic()
+        log.warning("calls wait in vain for a connection to PostgreSQL: %s", why)
+    kind = psycopg2.errors.TooManyConnections if is_full else psycopg2.OperationalError
+    return kind(f"no connection to PostgreSQL: {why}")
+
+
+def _begin_opening() -> bool:
+    """Whether this process may have one more.
+
+    Few are opened at a time: after an outage all threads want one, and a server that makes all of them at once makes
+    none in time. A process that leaves some to others opens one after the other: it closes what is too many.
+    """
+    global _opening
+    with _lock:
+        if _opening >= (1 if _bounds.leaves else OPENED_AT_ONCE):
+            return False
+        if sum(not one.closed for one in _connections) + _opening >= _bounds.most:
+            return False
+        _opening += 1
+        return True
+
+
+def _end_opening() -> None:
+    global _opening
+    with _lock:
+        _opening -= 1
+
+
+def release(connection: WatchedConnection) -> None:
+    """The thread has no work for it: another thread may have it, or it is closed."""
+    if outage.is_watching() and _may_be_used_again(connection):
+        connection.notices.clear()
+        SHARED.give_back(connection)
+    else:
+        connection.close()
+
+
+def _may_be_used_again(connection: WatchedConnection) -> bool:
+    return (
+        not connection.closed
+        and connection.may_be_shared
+        and connection.get_transaction_status() == psycopg2.extensions.TRANSACTION_STATUS_IDLE
+        and connection.opened_at > time.monotonic() - LONGEST_USE
+        and not OUTAGE.is_on
+    )
+
+
+def application_name() -> str:
+    """The name of this process in the list of sessions of PostgreSQL; "": it has none."""
+    return f"waybill {_bounds.role} {os.getpid()}" if _bounds.role else "waybill"
+
+
+def bounds() -> ConnectionBounds:
+    """Those of this process."""
+    return _bounds
+
+
+def open_now() -> int:
+    """The connections of this process."""
+    return sum(not one.closed for one in _all())
 
 
 def _begin_with(number: int) -> None:
@@ -176,16 +354,38 @@ def _of_a_trial() -> list[hosts.Parameters]:
 def _find_primary() -> None:
     """New connections begin with the host that accepts writes. Raises psycopg2.Error, TimeoutError: there is none."""
     find = functools.partial(hosts.find_writable, _of_a_trial(), lengthened(_timeouts.trial))
-    _begin_with(within(_timeouts.trial, find))
+    try:
+        _begin_with(within(_timeouts.trial, find))
+    except psycopg2.Error as error:
+        # Then it answers: the rest is `FULL`.
+        if not is_full(error):
+            raise
+
+
+def _find_room() -> None:
+    """Raises psycopg2.Error, TimeoutError: no further connection is allowed yet."""
+    each = _of_a_trial()
+    within(_timeouts.trial, functools.partial(_try_one_more, each[_first % len(each)]))
+
+
+def _try_one_more(parameters: Mapping[str, Any]) -> None:
+    with contextlib.closing(psycopg2.connect(**parameters)) as connection:
+        _leave_some(connection)
 
 
 OUTAGE = Outage("PostgreSQL", _find_primary, "requests get 503, and tasks wait")
+FULL = Outage(
+    "PostgreSQL",
+    _find_room,
+    f"requests and tasks wait for a connection of this process, and requests may get 503; {connection_limits.ADVICE}",
+    connection_limits.REFUSAL,
+)
 
 
-def watch(timeouts: DatabaseTimeouts) -> None:
+def watch(timeouts: DatabaseTimeouts, bounds: ConnectionBounds = _bounds) -> None:
     """Watch the connections of this process from now on. Call it after the fork."""
-    global _timeouts
-    _timeouts = timeouts
+    global _timeouts, _bounds
+    _timeouts, _bounds = timeouts, bounds
     outage.watch()
     threading.Thread(target=_look_for_ever, name="database", daemon=True).start()
 
@@ -195,6 +395,7 @@ def _look_for_ever() -> None:
     while True:
         time.sleep(pause)
         pause = _timeouts.operation if _look_once() else _LOOK
+        SHARED.close_idle()
 
 
 def _look_once() -> bool:

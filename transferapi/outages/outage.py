@@ -32,11 +32,11 @@ def is_watching() -> bool:
 class Outage:
     """server: its name in the log. probe: raises an exception while the server does not answer, in bounded time.
 
-    meanwhile: what the outage means, for operators.
+    meanwhile: what the outage means, for operators. begin: what the log says where it is not that the server is silent.
     """
 
-    def __init__(self, server: str, probe: Callable[[], object], meanwhile: str) -> None:
-        self._server, self._probe, self._meanwhile = server, probe, meanwhile
+    def __init__(self, server: str, probe: Callable[[], object], meanwhile: str, begin: str = "") -> None:
+        self._server, self._probe, self._meanwhile, self._begin = server, probe, meanwhile, begin
         self._lock = threading.Lock()
         self._began: float | None = None
         self._count = 0
@@ -66,7 +66,8 @@ class Outage:
                 self._began = time.monotonic()
         if begins:
             # The text of the error may hold the server's address, and so its password.
-            log.warning("%s does not answer (%s): %s", self._server, type(error).__name__, self._meanwhile)
+            begin = self._begin or f"{self._server} does not answer ({type(error).__name__})"
+            log.warning("%s: %s", begin, self._meanwhile)
             threading.Thread(target=self._wait, name=f"outage of {self._server}", daemon=True).start()
         return True
 
@@ -92,4 +93,5 @@ class Outage:
             seconds, count = time.monotonic() - (self._began or 0.0), self._count
             self._began, self._count, self.refuses, self.is_confirmed = None, 0, False, False
             self.ended_at = time.monotonic()
-        log.warning("%s answers again after %.1f s; operations that met the outage: %d", self._server, seconds, count)
+        ended = f"{self._server} accepts connections again" if self._begin else f"{self._server} answers again"
+        log.warning("%s after %.1f s; operations that met the outage: %d", ended, seconds, count)

@@ -16,6 +16,7 @@ from endpoints.connect.relay_messages import MessageError
 from endpoints.gridftp.agent.tunnel.bridge import CONTROL_WINDOW, Bridge, BridgeOpening, ChannelRefusedError
 from endpoints.gridftp.agent.tunnel.frames import text_of
 from endpoints.gridftp.agent.tunnel.multiplexer import Ended
+from transferapi.outages.database import reason_of
 from transferapi.tasks.upkeep import tallies
 
 from .agent_tunnel import AgentTunnel
@@ -71,8 +72,8 @@ class Dial(asyncio.Protocol):
                 await self._replace(request)
             else:
                 self._refuse(Ended.FORBIDDEN, "an unknown request")
-        except DatabaseError:
-            self._refuse(Ended.FAILED, "the database does not answer")
+        except DatabaseError as error:
+            self._refuse(Ended.FAILED, reason_of(error))
         except ChannelRefusedError as error:
             self._refuse(error.code, error.reason)
         except OfferRefusedError as error:

@@ -20,6 +20,7 @@ from transferapi.config import Config
 from transferapi.outages import database, watchdog
 
 from .bounds import RelayBounds
+from .database import THREADS
 from .front import Front
 from .relay import Relay
 
@@ -37,7 +38,8 @@ def serve(config: Config) -> int:
     """Django must be set up. Returns the exit status; ends the process after a signal."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, FILES)), hard))
-    database.watch(database.IN_BACKGROUND)
+    # The threads of `relay.database`, and the one for the maintenance mode.
+    database.watch(database.IN_BACKGROUND, database.ConnectionBounds("relay", THREADS + 1))
     listen = config.relay_listen or config.relay
     bounds = RelayBounds(rate=config.relay_rate, channels_of_user=config.relay_channels)
     try:

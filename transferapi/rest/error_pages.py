@@ -11,7 +11,7 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.urls import Resolver404, resolve
 
 from .http import xml_documents
-from .http.errors import AWAY, BUSY, ERROR_HEADER, RETRY_AFTER, document
+from .http.errors import AWAY, ERROR_HEADER, RETRY_AFTER, document, meaning, request_id
 
 _BASE = "/v0.10"
 #: Where routes of the API are; other paths may be pages.
@@ -56,9 +56,9 @@ def forbidden_page(request: HttpRequest, exception: Exception) -> HttpResponse:
 def server_error_page(request: HttpRequest) -> HttpResponse:
     """The answer for an exception outside of DRF (Django's handler500): 503 where PostgreSQL or Redis is away."""
     cause = sys.exc_info()[1]
-    if not isinstance(cause, AWAY):
+    if not isinstance(cause, AWAY) or not isinstance(cause, Exception):
         return plain(request, 500, "InternalError", "The service failed")
-    answer = plain(request, 503, "ServiceUnavailable", BUSY)
+    answer = plain(request, *meaning(cause, request_id(request)))
     answer["Retry-After"] = str(RETRY_AFTER)
     return answer
 

@@ -42,7 +42,7 @@ def test_a_list_asks_for_all_tasks_at_once(alice: User, ep1: Endpoint, capsys: p
         said(capsys, "list", "--server", "nowhere.example.org")
     with CaptureQueriesContext(connection) as many:
         said(capsys, "list")
-    assert len(many) <= len(few) + 8
+    assert len(many) <= len(few) + 9
 
 
 def test_a_list_is_of_one_owner_or_of_one_server(

@@ -134,7 +134,7 @@ def test_a_revoked_agent_is_sent_away_and_stays_away(
         eventually(lambda: running.refused is not None)
         assert running.refused is not None
         assert running.refused.code == "revoked"
-        assert not present(endpoint).connected
+        eventually(lambda: not present(endpoint).connected)
     with agent(relay.service, identity, connected=False) as again:
         eventually(lambda: again.refused is not None)
 

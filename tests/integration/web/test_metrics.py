@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import http.client
 import os
+import platform
 import shutil
 import signal
 import subprocess
@@ -26,6 +28,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from deploy.stack.postgres import Postgres
 from deploy.stack.redis import Redis
+from endpoints.gridftp.agent.tunnel.multiplexer import Ended
+from endpoints.gridftp.agent.tunnel.sign_in import Refused
 from endpoints.gridftp.faults import Fault, Kind
 from endpoints.models import Endpoint
 from endpoints.sharing.access import Access
@@ -36,7 +40,7 @@ from tests import hostile_certificates as grid
 from tests.integration.cast import submit, take
 from tests.integration.web.web_server import web_server
 from tests.store_connections import close_connections
-from tests.waiting import eventually
+from tests.waiting import children_of, eventually
 from transferapi.config import ConfigError, load
 from transferapi.rest.metrics import exposition
 from transferapi.rest.metrics.families import FAMILIES, OF_DATABASE
@@ -169,13 +173,50 @@ def test_workers_tally_files_and_faults(alice: User, ep1: Endpoint, ep2: Endpoin
     tallies.flush()
     tallies.flush()
     read = figures.read()[0]
-    assert read["faults"] == {("TIMEOUT",): 3.0}
+    assert met(read["faults"]) == {("TIMEOUT",): 3.0}
     assert read["retries"] == {(): 2.0}
     assert read["bytes"] == {("ftp", "agent"): 2.0**40}
     # Rows of another version of the code.
     Tally.objects.create(key="invented a b", value=1)
     Tally.objects.create(key="faults a b", value=1)
-    assert figures.read()[0]["faults"] == {("TIMEOUT",): 3.0}
+    assert met(figures.read()[0]["faults"]) == {("TIMEOUT",): 3.0}
+
+
+def met(values: figures.Values) -> figures.Values:
+    """Without those that are there with 0 from the start."""
+    return {labels: value for labels, value in values.items() if value}
+
+
+def test_counters_of_each_kind_are_there_before_the_first_one_is_counted() -> None:
+    """`increase()` over a series that begins with 1 is 0: the first internal error would raise no alert."""
+    read = figures.read()[0]
+    assert read["faults"] == {(kind.value,): 0.0 for kind in Kind}
+    assert read["mail_failures"][("connection",)] == 0.0
+    assert read["mails_given_up"] == {(): 0.0}
+    for name, labels in figures.FROM_THE_START.items():
+        assert set(read[name]) == {(label,) for label in labels}
+    for kind, name, more in ((Ended, "relay_refused", set[str]()), (Refused, "agent_sign_ins", {"accepted"})):
+        codes = {code for word, code in vars(kind).items() if word.isupper() and isinstance(code, str)}
+        assert codes | more == set(figures.FROM_THE_START[name])
+
+
+def test_use_of_resources_is_shown_by_role(postgres: Postgres, redis_server: Redis, tmp_path: Path) -> None:
+    with web_server(postgres, redis_server, tmp_path, "--workers", "1") as port:
+
+        def found() -> dict[tuple[str, tuple[str, ...]], float]:
+            return parsed(scrape(port)[1])
+
+        eventually(lambda: found().get(("waybill_processes", ("web",))) == 1, seconds=60)
+        eventually(lambda: found().get(("waybill_processor_seconds_total", ("web",)), 0) > 0, seconds=60)
+        read = found()
+    assert read["waybill_memory_bytes", ("web",)] > 10 << 20
+    assert 1 <= read["waybill_database_connections", ("web",)] <= 14
+    assert read["waybill_database_connections_needed", ()] >= 14
+    assert read["waybill_database_connections_used", ()] <= read["waybill_database_connections_allowed", ()]
+    assert read["waybill_disk_free_bytes", ("home",)] > 0
+    assert read["waybill_database_disk_full_total", ()] == 0
+    [build] = [labels for name, labels in read if name == "waybill_build_info"]
+    assert platform.python_version() in build
 
 
 def test_files_count_once_and_faults_of_endpoints_count(alice: User, ep1: Endpoint, ep2: Endpoint) -> None:
@@ -198,7 +239,7 @@ def test_files_count_once_and_faults_of_endpoints_count(alice: User, ep1: Endpoi
     tallies.flush()
     read = figures.read()[0]
     assert (read["files"], read["bytes"]) == ({("ftp", "agent"): 1.0}, {("ftp", "agent"): 5.0})
-    assert (read["faults"], read["retries"]) == ({("CONNECT_FAILED",): 1.0}, {(): 1.0})
+    assert (met(read["faults"]), read["retries"]) == ({("CONNECT_FAILED",): 1.0}, {(): 1.0})
 
 
 def test_what_was_not_written_is_written_later() -> None:
@@ -349,13 +390,18 @@ def test_a_database_that_hangs_leaves_what_is_known(postgres: Postgres, redis_se
     with web_server(postgres, redis_server, tmp_path, "--workers", "1") as port:
         get(port, "/v0.10/task_list")
         postmaster = int((postgres.data / "postmaster.pid").read_text().split("\n")[0])
-        os.kill(postmaster, signal.SIGSTOP)
+        # Its sessions would go on otherwise, and the web server has one.
+        processes = [postmaster, *children_of(postmaster)]
+        for pid in processes:
+            os.kill(pid, signal.SIGSTOP)
         try:
             began = time.monotonic()
             status, text = scrape(port)
             taken = time.monotonic() - began
         finally:
-            os.kill(postmaster, signal.SIGCONT)
+            for pid in processes:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGCONT)
         found = parsed(text)
         assert (status, found["waybill_database_answers", ()]) == (200, 0)
         assert taken < 3

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import closing
 from datetime import UTC, datetime
 from typing import TypeVar
 
+import psycopg2
 import pytest
 from django.db import connection
 
@@ -15,6 +17,7 @@ from endpoints.models import Endpoint
 from identity.models import User
 from tests.integration.cast import later, submit, take
 from tests.store_connections import close_connections
+from transferapi.outages import database, outage
 from transferapi.tasks import moves, queries
 from transferapi.tasks.errors import LeaseLostError
 from transferapi.tasks.models import Lease, Task
@@ -149,22 +152,25 @@ def test_a_cancel_comes_with_the_heartbeat(alice: User, task: Task) -> None:
     assert run(grant, work)
 
 
-def test_connections_that_the_database_drops_are_made_anew(task: Task) -> None:
-    """The database ends the connection of each thread, as a restart of PostgreSQL does."""
+def test_connections_that_the_database_drops_are_made_anew(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The database ends the connections that the threads share, as a restart of PostgreSQL does."""
+    monkeypatch.setattr(outage, "_watching", True)
     grant = take(task)
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_backend_pid()")
         (own,) = cursor.fetchone()
 
+    # Not one of those that the threads share.
+    place = {name: value for name, value in connection.get_connection_params().items() if name != "cursor_factory"}
+
     def end_the_others() -> int:
-        with connection.cursor() as cursor:
+        with closing(psycopg2.connect(**place)) as line, line.cursor() as cursor:
             cursor.execute(
                 "SELECT count(pg_terminate_backend(pid, 5000)) FROM pg_stat_activity"
                 " WHERE datname = current_database() AND pid NOT IN (%s, pg_backend_pid())",
                 [own],
             )
-            (ended,) = cursor.fetchone()
-        connection.close()
+            [(ended,)] = cursor.fetchall()
         return int(ended)
 
     async def work(store: PostgresTaskStore) -> None:
@@ -173,4 +179,7 @@ def test_connections_that_the_database_drops_are_made_anew(task: Task) -> None:
             assert await asyncio.to_thread(end_the_others) > 0
         assert len(await store.unscanned(10)) == 2
 
-    run(grant, work)
+    try:
+        run(grant, work)
+    finally:
+        database.SHARED.close_idle(-1)

@@ -26,6 +26,8 @@ PROMTOOL = shutil.which("promtool")
 FIRING: dict[str, tuple[str, str, str, int]] = {
     "WaybillAway": ('up{job="waybill"}', "0x90", "1x90", 5),
     "WaybillDatabaseAway": ("waybill_database_answers", "0x90", "1x90", 5),
+    "WaybillDatabaseConnectionsFew": ("waybill_database_connections_used", "90x90", "80x90", 10),
+    "WaybillDatabaseConnectionsShort": ("waybill_database_connections_needed", "101x90", "95x90", 20),
     "WaybillQuestionUnanswered": ('waybill_question_answered{question="tasks"}', "0x90", "1x90", 20),
     "WaybillNoWorker": ("waybill_workers", "0x90", "2x90", 5),
     "WaybillWorkersFewer": ("waybill_workers", "2x30 1x60", "2x90", 45),
@@ -38,7 +40,12 @@ FIRING: dict[str, tuple[str, str, str, int]] = {
     "WaybillTakeovers": ("waybill_takeovers_total", "0+1x90", "7x90", 60),
     "WaybillFaults": ('waybill_faults_total{kind="TIMEOUT"}', "0+900x90", "0+60x90", 60),
     "WaybillInternalErrors": ('waybill_faults_total{kind="INTERNAL_ERROR"}', "0x10 1x80", "5x90", 30),
+    "WaybillEndpointsFail": ("waybill_endpoints_failing", "2x90", "0x90", 40),
+    "WaybillDiskFull": ("waybill_database_disk_full_total", "0x10 1x80", "3x90", 15),
+    "WaybillDiskFew": ('waybill_disk_free_bytes{folder="home"}', "1000000000x90", "3000000000x90", 20),
     "WaybillMailWaits": ("waybill_mails_oldest_seconds", "3700x90", "60x90", 20),
+    "WaybillMailServerAway": ('waybill_mail_failures_total{reason="connection"}', "0x10 1x80", "5x90", 30),
+    "WaybillMailGivenUp": ("waybill_mails_given_up_total", "0x10 1x80", "5x90", 30),
     "WaybillWebhooksWait": ("waybill_webhooks_oldest_seconds", "90000x90", "3600x90", 20),
     "WaybillSignInsRefused": ('waybill_sign_ins_last_hour{result="refused"}', "501x90", "20x90", 20),
     "WaybillRelayRefuses": ('waybill_relay_refused_total{reason="busy"}', "0+60x90", "0+1x90", 30),
@@ -54,6 +61,9 @@ FIRING: dict[str, tuple[str, str, str, int]] = {
 }
 #: More series that a rule needs.
 BESIDE = {
+    "WaybillMailServerAway": [("waybill_mails_waiting", "1x90")],
+    "WaybillDatabaseConnectionsFew": [("waybill_database_connections_allowed", "100x90")],
+    "WaybillDatabaseConnectionsShort": [("waybill_database_connections_allowed", "100x90")],
     "WaybillQuestionUnanswered": [("waybill_database_answers", "1x90")],
     "WaybillSlow": [
         ('waybill_request_seconds_bucket{route="/",status="2xx",le="30.0"}', "0+60x90"),

@@ -1,4 +1,4 @@
-"""The backend that Django loads: its connections are watched, and none is opened while PostgreSQL is away."""
+"""The backend that Django loads: connections are watched and shared, and none is opened while PostgreSQL is away."""
 
 from __future__ import annotations
 
@@ -6,11 +6,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from django.db.backends.postgresql import base
+from django.db.backends.postgresql.psycopg_any import IsolationLevel
 
 from transferapi.outages import database
 
 
 class DatabaseWrapper(base.DatabaseWrapper):
+    #: Django sets it where it opens a connection, and not for one that another thread has opened.
+    isolation_level = IsolationLevel.READ_COMMITTED
+
     def get_new_connection(self, conn_params: dict[str, Any]) -> database.WatchedConnection:
         """Raises psycopg2.OperationalError."""
         classes = {"connection_factory": database.WatchedConnection, "cursor_factory": database.WatchedCursor}
@@ -21,3 +25,9 @@ class DatabaseWrapper(base.DatabaseWrapper):
             return made
 
         return database.connect(open_by, {name: conn_params[name] for name in conn_params if name not in classes})
+
+    def _close(self) -> None:
+        """Django calls it where this thread has no work for its connection."""
+        if self.connection is not None:
+            with self.wrap_database_errors:
+                database.release(self.connection)

@@ -14,6 +14,8 @@ from django.conf import settings
 from django.db import DatabaseError, InterfaceError, connection
 
 from transferapi import redis_client, schema_version
+from transferapi.outages.connection_limits import is_full
+from transferapi.outages.database import reason_of
 from transferapi.tasks.upkeep import rounds
 
 #: Seconds for the answer of Redis.
@@ -28,7 +30,7 @@ def database() -> str:
             cursor.execute("SELECT pg_is_in_recovery()")
             (is_standby,) = cursor.fetchone()
     except (DatabaseError, InterfaceError) as error:
-        return f"PostgreSQL does not answer ({type(error).__name__}): see DATABASE_URL and the log of PostgreSQL"
+        return reason_of(error) if is_full(error) else f"{reason_of(error)}: see DATABASE_URL and the log of PostgreSQL"
     return "PostgreSQL is a standby, which accepts no writes: DATABASE_URL must name the primary" if is_standby else ""
 
 
@@ -37,8 +39,8 @@ def schema() -> str:
         schema_version.check()
     except schema_version.WrongSchemaError as error:
         return str(error)
-    except (DatabaseError, InterfaceError):
-        return "PostgreSQL does not answer, so its schema is not known"
+    except (DatabaseError, InterfaceError) as error:
+        return f"{reason_of(error)}, so its schema is not known"
     return ""
 
 
@@ -57,8 +59,8 @@ def redis_server() -> str:
 def sweep() -> str:
     try:
         late = rounds.overdue("sweep")
-    except (DatabaseError, InterfaceError):
-        return "PostgreSQL does not answer, so the time of the last sweep is not known"
+    except (DatabaseError, InterfaceError) as error:
+        return f"{reason_of(error)}, so the time of the last sweep is not known"
     if late is None:
         return "No worker has ever swept this database: start a worker"
     if late > SWEEP_SECONDS:

@@ -60,6 +60,7 @@ from identity.gsi.name_parsing import BadNameError
 from identity.issuers.myproxy_errors import MyProxyError
 from identity.issuers.oauth_errors import OAuthError
 from identity.vault.errors import CredentialUnusableError, SecretTooLargeError, VaultKeyNotConfiguredError
+from transferapi.outages.connection_limits import SQLSTATE, is_full
 from transferapi.tasks.errors import (
     NoCredentialError,
     NothingToConfirmError,
@@ -218,6 +219,10 @@ _CODES: dict[type[CategorizedError], str] = {
 #: PostgreSQL or Redis is away or has too much to do; and the text for users.
 AWAY = (InterfaceError, OperationalError, RedisError)
 BUSY = "The service is busy or restarts; try again"
+#: The same where PostgreSQL allows no further connection: an operator has something to change.
+NO_CONNECTION = (
+    f"The service has no free connection to its database (SQLSTATE {SQLSTATE}); try again, or inform its operator"
+)
 _CERTIFICATE = "The client certificate is not accepted: {error.reason}"
 #: Errors without a category: status, code and message.
 _OTHERS: dict[tuple[type[Exception], ...], tuple[int, str, str]] = {
@@ -348,7 +353,7 @@ def meaning(error: Exception, request_name: str) -> tuple[int, str, str]:
         return _categorized(error, error.category)
     for kinds, (status, code, template) in _OTHERS.items():
         if isinstance(error, kinds):
-            return status, code, template.format(error=error)
+            return status, code, NO_CONNECTION if is_full(error) else template.format(error=error)
     if isinstance(error, FaultError):
         return 502, "ExternalError", _shown(error.fault.advice or error.fault.kind)
     if isinstance(error, exceptions.NotAuthenticated):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import time
 from collections.abc import Callable, Iterator
 from itertools import accumulate
@@ -15,6 +16,7 @@ from prometheus_client.registry import Collector
 
 from transferapi.tasks.upkeep import figures
 from transferapi.tasks.upkeep.figures import Values
+from transferapi.version import service_version
 
 from . import certificate, front_certificate
 from .families import FAMILIES, OF_DATABASE, Type
@@ -58,6 +60,8 @@ def _of_web() -> Iterator[Metric]:
     yield _family("database_statements", {(): sums.statements})
     yield _family("database_statement_seconds", {(): sums.statement_seconds})
     yield _family("redis_round_trips", {(): sums.redis})
+    yield _family("database_disk_full", {(): sums.disk_full})
+    yield _family("build_info", {(service_version(), platform.python_version()): 1.0})
     left = certificate.seconds_left(settings.TLS_CERTIFICATE)
     yield _family("certificate_expires_seconds", {} if left is None else {(): left})
     yield from _of_front()

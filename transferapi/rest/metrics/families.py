@@ -68,11 +68,22 @@ OF_DATABASE = (
     Family("streams_running", _G, "Files that workers themselves stream now."),
     Family("mails_waiting", _G, "Mails that are to be sent."),
     Family("mails_oldest_seconds", _G, "Age of the oldest of them."),
+    Family("mails_given_up", _C, "Mails that were given up after three days."),
+    Family("mail_failures", _C, "Mails that the mail server did not take when they were tried.", ("reason",)),
     Family("webhooks_waiting", _G, "Messages to webhooks that are to be sent."),
     Family("webhooks_oldest_seconds", _G, "Age of the oldest of them."),
     Family("credentials_expiring", _G, "Credentials of users that expire within this time.", ("within",)),
     Family("agents_connected", _G, "Agents with a tunnel to a relay that runs."),
     Family("sign_ins_last_hour", _G, "Sign-ins of the last hour, at most 100,000 in all.", ("result",)),
+    Family("database_connections_allowed", _G, "Connections that PostgreSQL allows: the tightest of its limits."),
+    Family("database_connections_used", _G, "Connections that count against this limit."),
+    Family("database_connections_needed", _G, "Connections that all running processes may have at one time."),
+    Family("processes", _G, "Processes that have reported in the last 20 s.", ("role",)),
+    Family("processor_seconds", _C, "Seconds of processor time that the processes have used.", ("role",)),
+    Family("memory_bytes", _G, "Resident memory of the processes, what they share included.", ("role",)),
+    Family("database_connections", _G, "Connections of the processes to PostgreSQL.", ("role",)),
+    Family("disk_free_bytes", _G, "Free space, the least of all hosts: WAYBILL_HOME, temporary files.", ("folder",)),
+    Family("endpoints_failing", _G, "Endpoints that tasks could not use when they last tried."),
     Family("backup_age_seconds", _G, "Time since the last `waybill backup` or `nightly-backup`; +Inf: there was none."),
 )
 #: Of the scrape itself.
@@ -98,6 +109,8 @@ OF_WEB = (
         "Time to the end of the certificate that the front server shows; missing where clients use no https.",
     ),
     Family("front_tls_answers", _G, "1: the front server answered with TLS; 0: not within 5 s."),
+    Family("database_disk_full", _C, "Statements that PostgreSQL refused this web server because its disk is full."),
+    Family("build_info", _G, "1, with the version of this web server and of its Python.", ("version", "python")),
     Family("redis_round_trips", _C, "Connections to Redis that this web server used for a command or a pipeline."),
 )
 FAMILIES = {one.key: one for one in (*OF_DATABASE, *OF_SCRAPE, *OF_WEB)}

@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+import psycopg2.errors
+from django.db import OperationalError
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
 from django.http import HttpRequest
@@ -60,6 +62,10 @@ def _timed(execute: Callable[..., Any], sql: str, parameters: Any, many: bool, c
     began = time.perf_counter()
     try:
         return execute(sql, parameters, many, context)
+    except OperationalError as error:
+        if isinstance(error.__cause__, psycopg2.errors.DiskFull):
+            COUNTS.disk_full()
+        raise
     finally:
         COUNTS.statement(time.perf_counter() - began)
 

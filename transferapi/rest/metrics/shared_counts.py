@@ -23,7 +23,7 @@ CLASSES = ("1xx", "2xx", "3xx", "4xx", "5xx")
 #: Numbers of one histogram: its buckets, each for itself, and the sum of seconds.
 _CELL = len(BUCKETS) + 2
 #: The first numbers of a slot.
-_ALIVE, _IN_PROGRESS, _STATEMENTS, _STATEMENT_SECONDS, _REDIS = range(5)
+_ALIVE, _IN_PROGRESS, _STATEMENTS, _STATEMENT_SECONDS, _REDIS, _DISK_FULL = range(6)
 #: After them, answers of the web server without the application, by status; others count as the last.
 REFUSALS = ("401", "411", "413", "431", "503", "other")
 _REFUSED = 8
@@ -48,6 +48,7 @@ class Sums:
     statements: float = 0.0
     statement_seconds: float = 0.0
     redis: float = 0.0
+    disk_full: float = 0.0
 
 
 class SharedCounts:
@@ -119,6 +120,11 @@ class SharedCounts:
         with self._lock:
             self._mine[_REDIS] += 1.0
 
+    def disk_full(self) -> None:
+        """Count a statement for which PostgreSQL had no room on its disk."""
+        with self._lock:
+            self._mine[_DISK_FULL] += 1.0
+
     def refused(self, status: str) -> None:
         """Count an answer without the application."""
         at = _REFUSED + REFUSALS.index(status if status in REFUSALS else "other")
@@ -134,7 +140,7 @@ class SharedCounts:
 
     def sums(self) -> Sums:
         heads = [self._slot(slot, 0, _HEAD) for slot in self._slots()]
-        return Sums(*(sum(numbers) for numbers in list(zip(*heads, strict=True))[: _REDIS + 1]))
+        return Sums(*(sum(numbers) for numbers in list(zip(*heads, strict=True))[: _DISK_FULL + 1]))
 
     def histograms(self) -> dict[tuple[str, str], Histogram]:
         """By route and class of status; those without an answer are left out."""

@@ -196,6 +196,7 @@ class EventBroadcaster:
             cursor.execute(f"LISTEN {events.CHANNEL}")
         feed.forget_foreign()
         raw = connection.connection
+        raw.may_be_shared = False
         with selectors.DefaultSelector() as selector:
             selector.register(raw.fileno(), selectors.EVENT_READ, "database")
             selector.register(self._awake_read, selectors.EVENT_READ, "wake")

@@ -1,15 +1,13 @@
 """Calls of the services in a bounded number of threads, each with a connection of the database while it has work.
 
 Threads of sessions never touch the database: a connected session holds no connection. A thread without work for
-`IDLE_SECONDS` closes its connection and ends.
+`IDLE_SECONDS` ends.
 """
 
 from __future__ import annotations
 
-import math
 import queue
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -22,9 +20,15 @@ from transferapi.rest.http.errors import Unavailable
 T = TypeVar("T")
 Work = tuple[Future[Any], Callable[[], Any]]
 IDLE_SECONDS = 30.0
-#: Seconds after a call in which the connection of its thread counts as alive. An error ends them.
-CHECK_SECONDS = 0.5
 _BUSY = "The service is busy; try again"
+
+
+def _on_a_connection(function: Callable[[], T]) -> T:
+    """Another thread has the connection before the caller has the result."""
+    try:
+        return function()
+    finally:
+        close_old_connections()
 
 
 class Calls:
@@ -88,18 +92,12 @@ class Calls:
             self._turns.notify_all()
 
     def _run(self) -> None:
-        checked = -math.inf
         while (item := self._next()) is not None:
             future, function = item
-            # It makes the next query ask first whether the connection is alive: once for the calls of a command.
-            if time.monotonic() > checked + CHECK_SECONDS:
-                close_old_connections()
-            checked = time.monotonic()
             try:
-                future.set_result(function())
+                future.set_result(_on_a_connection(function))
             except BaseException as error:
                 future.set_exception(error)
-                checked = -math.inf
             # Neither the result nor the error may stay alive until the next call.
             del item, future, function
         connections.close_all()

@@ -27,11 +27,14 @@ READY = "ssh: listening on"
 
 def serve(config: Config) -> int:
     """Django must be set up. Returns the exit status; ends the process after a signal."""
-    database.watch(database.OF_REQUESTS)
+    most = _bounds(config)
+    # Calls, sign-ins, and the thread for the maintenance mode.
+    shares = database.ConnectionBounds("shell", most.calls + most.calls_of_sign_ins + 1)
+    database.watch(database.OF_REQUESTS, shares)
     threading.stack_size(STACK)
     try:
         key = host_key.load_or_make(config.home)
-        server = Listener(config.ssh_host, config.ssh_port, key, _bounds(config))
+        server = Listener(config.ssh_host, config.ssh_port, key, most)
     except host_key.HostKeyFileError as error:
         sys.stderr.write(f"waybill: {error}\n")
         return 1

@@ -20,8 +20,9 @@ from identity.hidden import Secret
 from identity.models import User
 from identity.ssh_keys import services as ssh_keys
 from identity.ssh_keys.restrictions import UNRESTRICTED, KeyRestrictions
+from transferapi.outages.connection_limits import is_full
 from transferapi.outages.log_filter import is_told
-from transferapi.rest.http.errors import Unavailable
+from transferapi.rest.http.errors import BUSY, NO_CONNECTION, Unavailable
 from transferapi.tasks.upkeep import tallies
 
 T = TypeVar("T")
@@ -116,7 +117,7 @@ class ShellSignIn:
         except (DatabaseError, InterfaceError, Unavailable) as error:
             if not is_told(error):
                 log.warning("a sign-in by ssh failed: %s", type(error).__name__)
-            self.refusal = "The service is busy or restarts; try again"
+            self.refusal = NO_CONNECTION if is_full(error) else BUSY
             return AUTH_FAILED
 
     def _from_here(self, attempt: Callable[[], Answer]) -> Answer:

@@ -13,8 +13,9 @@ from endpoints import managed_endpoints
 from endpoints.models import Endpoint
 from endpoints.permissions import reachable
 from identity.models import User
-from transferapi.tasks.models import Task
+from transferapi.tasks.models import EndpointFailure, Task
 from transferapi.tasks.states import Phase, Status
+from transferapi.tasks.worker import endpoint_failures
 
 from . import managed_tasks
 from .managed_tasks import ManagedTask, ManagedTaskFilter
@@ -25,13 +26,17 @@ MAX_READ, MAX_SHOWN = 100, 3
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """active: running or queued tasks. waiting: tasks that wait for a credential. troubled: tasks with a fault now."""
+    """active: running or queued tasks. waiting: tasks that wait for a credential. troubled: tasks with a fault now.
+
+    failure: the endpoint itself fails, since when and by what; None: it is not known to fail.
+    """
 
     endpoint: Endpoint
     active: int
     paused: int
     waiting: int
     troubled: Sequence[ManagedTask]
+    failure: EndpointFailure | None = None
 
 
 def of_managed(user: User) -> list[Health]:
@@ -42,6 +47,7 @@ def of_managed(user: User) -> list[Health]:
     found = managed_endpoints.monitored(user)
     counts = unfinished([one.pk for one in found])
     troubled = _troubled(user) if counts else []
+    failing = endpoint_failures.of(found)
     return [
         Health(
             one,
@@ -49,6 +55,7 @@ def of_managed(user: User) -> list[Health]:
             counts[one.pk, Phase.PAUSED],
             counts[one.pk, Phase.SUSPENDED],
             [seen for seen in troubled if one.pk in (seen.task.source_id, seen.task.destination_id)][:MAX_SHOWN],
+            failing.get(one.pk),
         )
         for one in found
     ]

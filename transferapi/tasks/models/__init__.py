@@ -5,13 +5,14 @@ from .files import File, Item, Space
 from .notify import Delivery, Event, Mail, MailPreference, Webhook
 from .service import Maintenance, SchemaChange, ServiceProcess
 from .task import WITH_ENDS, WITH_OWNERS, AdminCancel, RemovedTask, Task
-from .worker import Lease, PathMemory, Round, Run, Tally, WorkerProcess
+from .worker import EndpointFailure, Lease, PathMemory, Round, Run, Tally, WorkerProcess
 
 __all__ = [
     "WITH_ENDS",
     "WITH_OWNERS",
     "AdminCancel",
     "Delivery",
+    "EndpointFailure",
     "Event",
     "File",
     "Item",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from django.db import models
 
+from endpoints.models import Endpoint
+
 from .task import Task
 
 
@@ -101,3 +103,14 @@ class Run(models.Model):
 
     class Meta:
         indexes = (models.Index(fields=["source", "destination", "-ended_at"], name="run_of_a_pair"),)
+
+
+class EndpointFailure(models.Model):
+    """An endpoint that tasks could not use when they last tried: see `worker.endpoint_failures`."""
+
+    endpoint = models.OneToOneField(Endpoint, on_delete=models.CASCADE, primary_key=True, related_name="+")
+    #: The kind of the last fault.
+    code = models.CharField(max_length=64)
+    since = models.DateTimeField()
+    #: The last attempt that failed.
+    seen_at = models.DateTimeField()

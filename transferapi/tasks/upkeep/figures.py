@@ -15,9 +15,13 @@ from typing import Any
 
 from django.db import DatabaseError, InterfaceError, transaction
 
+from endpoints.gridftp.agent.tunnel.multiplexer import Ended
+from endpoints.gridftp.agent.tunnel.sign_in import Refused
+from endpoints.gridftp.faults import Kind
 from identity.database_rows import execute, query_rows
+from transferapi.tasks.worker.endpoint_failures import KNOWN
 
-from . import last_backup, rounds
+from . import database_connections, last_backup, process_use, rounds
 from .worker_reports import GONE_SECONDS
 
 #: Seconds for all questions together, and for one.
@@ -54,8 +58,28 @@ TALLIES: Mapping[str, int] = MappingProxyType(
         "slices": 0,
         "spans_exported": 0,
         "spans_dropped": 0,
+        "mails_given_up": 0,
+        "mail_failures": 1,
+        "processor_milliseconds": 1,
     }
 )
+#: Values of labels that are shown with 0 from the start: an `increase` over a series that begins with 1 is 0.
+FROM_THE_START: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "faults": tuple(kind.value for kind in Kind),
+        "agent_sign_ins": (
+            "accepted", Refused.BUSY, Refused.CLONED, Refused.EXPIRED, Refused.FOREIGN, Refused.REVOKED,
+            Refused.UNKNOWN,
+        ),
+        "relay_refused": (
+            Ended.AWAY, Ended.BUSY, Ended.CLOSED, Ended.EXPIRED, Ended.FAILED, Ended.FORBIDDEN, Ended.IDLE,
+        ),
+        "shell_sign_ins": ("accepted", "crowded", "refused"),
+        "mail_failures": ("connection", "other", "recipient", "refused", "sign_in", "tls"),
+    }
+)  # fmt: skip
+#: Folders of which each process reports the free space of its host: the least of all is shown.
+OF_FOLDERS = tuple(process_use.FOLDERS)
 
 
 def read() -> tuple[Figures, dict[str, bool]]:
@@ -114,12 +138,16 @@ def _leases() -> Figures:
 
 def _tallies() -> Figures:
     figures: Figures = {name: {} if labels else {(): 0.0} for name, labels in TALLIES.items()}
+    for name, words in FROM_THE_START.items():
+        figures[name] |= {(word,): 0.0 for word in words}
     for key, value in query_rows("SELECT key, value FROM tasks_tally ORDER BY key LIMIT 5000"):
         name, *labels = key.split(" ")
         # Another version may count something else.
         if TALLIES.get(name) == len(labels):
             figures[name][tuple(labels)] = float(value)
-    return figures
+    # Seconds are what the field counts; a tally has whole numbers.
+    milliseconds = figures.pop("processor_milliseconds")
+    return {**figures, "processor_seconds": {labels: value / 1000 for labels, value in milliseconds.items()}}
 
 
 def _rounds() -> Figures:
@@ -153,6 +181,43 @@ def _services() -> Figures:
         "shells": {(): float(running["shell"])},
         **_sums((gauges for _, gauges in rows), OF_SERVICES),
     }
+
+
+def _processes() -> Figures:
+    """Memory and connections by role, and the least free space of all hosts."""
+    rows = query_rows(
+        """SELECT kind, gauges FROM tasks_serviceprocess
+            WHERE seen_at > clock_timestamp() - make_interval(secs => %s) LIMIT 10000""",
+        [GONE_SECONDS],
+    )
+    number, memory, connections = (Counter[tuple[str, ...]]() for _ in range(3))
+    free: Values = {}
+    for kind, gauges in rows:
+        found = _numbers(gauges, ("memory", "connections", *(f"free_{name}" for name in OF_FOLDERS)))
+        number[(kind,)] += 1
+        memory[(kind,)] += found.get("memory", 0)
+        connections[(kind,)] += found.get("connections", 0)
+        for name in OF_FOLDERS:
+            if (octets := found.get(f"free_{name}")) is not None:
+                free[(name,)] = min(free.get((name,), float(octets)), float(octets))
+    return {
+        "processes": _floats(number),
+        "memory_bytes": _floats(memory),
+        "database_connections": _floats(connections),
+        "disk_free_bytes": free,
+    }
+
+
+def _floats(counts: Counter[tuple[str, ...]]) -> Values:
+    return {labels: float(value) for labels, value in counts.items()}
+
+
+def _failing() -> Figures:
+    rows = query_rows(
+        "SELECT count(*) FROM tasks_endpointfailure WHERE seen_at > clock_timestamp() - make_interval(secs => %s)",
+        [KNOWN.total_seconds()],
+    )
+    return {"endpoints_failing": {(): float(rows[0][0])}}
 
 
 def _sums(reports: Iterable[Any], names: Collection[str]) -> Figures:
@@ -208,6 +273,15 @@ def _sign_ins() -> Figures:
     return {"sign_ins_last_hour": {("accepted",): float(signed_in), ("refused",): float(refused)}}
 
 
+def _connections() -> Figures:
+    use, needed = database_connections.read()
+    return {
+        "database_connections_allowed": {(): float(use.allowed)},
+        "database_connections_used": {(): float(use.used)},
+        "database_connections_needed": {(): float(needed)},
+    }
+
+
 def _backup() -> Figures:
     return {"backup_age_seconds": {(): last_backup.age()}}
 
@@ -226,4 +300,7 @@ QUESTIONS: Mapping[str, Callable[[], Figures]] = MappingProxyType({
     "ended": _ended,
     "sign_ins": _sign_ins,
     "backup": _backup,
+    "connections": _connections,
+    "processes": _processes,
+    "endpoints": _failing,
 })  # fmt: skip

@@ -1,7 +1,7 @@
 """Each process of the service reports itself from time to time, and reads the maintenance mode.
 
-A worker calls `Watch.look` between its periodic jobs; every other process has a thread for it, with a connection of its
-own to the database. So no request asks the database for the maintenance mode.
+A worker calls `Watch.look` between its periodic jobs; every other process has a thread for it. So no request asks the
+database for the maintenance mode.
 """
 
 from __future__ import annotations
@@ -21,13 +21,15 @@ from transferapi.outages.log_filter import is_told
 from transferapi.tasks import maintenance
 from transferapi.traces import exporting
 
-from . import service_processes, tallies
+from . import database_connections, process_use, service_processes, tallies
 from .worker_processes import REPORT_SECONDS
 
 log = logging.getLogger(__name__)
 
 #: Seconds between two looks of a thread, and their variation.
 LOOK_SECONDS, SPREAD = 1.0, 0.2
+#: Seconds between two comparisons of the connections that PostgreSQL allows with those that may be needed.
+COMPARE_SECONDS = 60.0
 
 
 class Watch:
@@ -37,20 +39,32 @@ class Watch:
         self._kind = kind
         self._gauges = gauges
         self._report_at = 0.0
+        self._compare_at, self._is_short = 0.0, False
         self._stop = threading.Event()
 
     def look(self) -> None:
         """Read the maintenance mode, and report where it is time. Raises django.db.Error."""
         maintenance.refresh()
         if time.monotonic() >= self._report_at:
-            service_processes.report(_name(), self._kind, self._gauges())
-            _tally()
+            service_processes.report(_name(), self._kind, {**self._gauges(), **process_use.gauges()})
+            _tally(self._kind)
+            self._compare_connections()
             self._report_at = time.monotonic() + REPORT_SECONDS
+
+    def _compare_connections(self) -> None:
+        """Log whether PostgreSQL allows fewer than the processes may need: at the start, and where it changes."""
+        if time.monotonic() < self._compare_at:
+            return
+        self._compare_at = time.monotonic() + COMPARE_SECONDS
+        shortage = database_connections.read().shortage()
+        if bool(shortage) != self._is_short:
+            self._is_short = bool(shortage)
+            log.warning("%s", shortage or "PostgreSQL allows as many connections again as the processes may need")
 
     def leave(self) -> None:
         """The process ends. Raises django.db.Error."""
         service_processes.leave(_name())
-        _tally()
+        _tally(self._kind)
 
     def start(self) -> None:
         """Look in a thread of its own, until `stop`."""
@@ -64,23 +78,24 @@ class Watch:
         failed = False
         while not self._stop.is_set():
             try:
-                close_old_connections()
                 self.look()
                 failed = False
             except Exception as error:
                 if not is_told(error):
                     log.log(logging.DEBUG if failed else logging.WARNING, "watch: %s", type(error).__name__)
                 failed = True
+            close_old_connections()
             self._stop.wait(LOOK_SECONDS * random.uniform(1 - SPREAD, 1 + SPREAD))  # noqa: S311 - no secret
         with contextlib.suppress(Exception):
             self.leave()
         connection.close()
 
 
-def _tally() -> None:
+def _tally(kind: str) -> None:
     """Add what this process has counted to the table. Raises django.db.Error; nothing is lost then."""
     for name, number in exporting.take_counts().items():
         tallies.add(name, by=number)
+    tallies.add("processor_milliseconds", kind, by=process_use.take_processor_milliseconds())
     tallies.flush()
 
 

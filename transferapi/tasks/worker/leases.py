@@ -35,7 +35,7 @@ from transferapi.tasks.models import Event, Lease, PathMemory, Task
 from transferapi.tasks.records import HeartbeatReply, TaskEndpoint, TaskSpec
 from transferapi.tasks.states import Phase, TaskType
 
-from . import losses
+from . import endpoint_failures, losses
 from .endpoint_access import AccessRefusal, accesses
 from .fair_share import MAX_PER_USER, Runnable, SchedulerSnapshot, waiting_keys
 from .losses import Loss
@@ -218,7 +218,9 @@ def _spec(task: Task, sessions: int, nonce: int) -> TaskSpec:
         started="STARTED" in there,
         connection_failures=task.connection_failures,
         knowledge=_knowledge(task),
-        troubled=task.nice_status is not None or bool((task.trouble or {}).get("away")),
+        troubled=task.nice_status is not None
+        or bool((task.trouble or {}).get("away"))
+        or endpoint_failures.are_failing(task.ends.values()),
         relay_rate=settings.RELAY_SMALL_FILES_RATE,
         warned=there,
     )

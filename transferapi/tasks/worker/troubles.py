@@ -18,6 +18,7 @@ from endpoints.registry import canonical_name
 from transferapi.tasks import events
 from transferapi.tasks.models import WITH_ENDS, Task
 
+from . import endpoint_failures
 from .leases import hold
 
 #: A cause that has not occurred for this long counts as a new one.
@@ -72,6 +73,7 @@ def endpoint_failed(
         seen, tries, since = _seen(task.trouble or {}, fault, now)
         away = (task.trouble or {}).get("away", {})
         status = {"code": fault.kind, "side": fault.side, "lanes": lanes, "until": retry_at.isoformat(), "away": away}
+        endpoint_failures.failed(task, fault, now)
         Task.objects.filter(pk=task_id).update(
             faults=F("faults") + 1, nice_status=fault.kind, nice_status_details=text, trouble={**status, "seen": seen}
         )
@@ -90,6 +92,7 @@ def reached(task_id: uuid.UUID, epoch: int, sides: Sequence[Side], *, lanes: boo
         task = Task.objects.select_related(*WITH_ENDS).get(pk=task_id)
         known = task.trouble or {}
         _agents_back(task, sides, now)
+        endpoint_failures.answered(task, sides, now)
         over = (lanes or not known.get("lanes")) and known.get("side") in (*sides, Side.UNKNOWN)
         if over and task.nice_status == known.get("code"):
             Task.objects.filter(pk=task_id).update(nice_status=None, nice_status_details=None)
