@@ -60,6 +60,21 @@ def longest_away(requests: Sequence[Request], until: float) -> float:
     return max(longest, until - since) if since is not None else longest
 
 
+def scattered_failures(requests: Sequence[Request]) -> tuple[int, int]:
+    """The requests that were not served, and all, outside of the longest time in which none was.
+
+    A service that is away for a time has one such time, and its length is another figure. One that refuses every second
+    request is never away for long.
+    """
+    ordered = sorted(requests, key=lambda one: one.begun)
+    longest, since = (0, 0), 0
+    for number, request in enumerate([*ordered, None]):
+        if request is None or request.served:
+            longest, since = max(longest, (since, number), key=lambda one: one[1] - one[0]), number + 1
+    outside = [*ordered[: longest[0]], *ordered[longest[1] :]]
+    return sum(not one.served for one in outside), len(outside)
+
+
 @dataclass(frozen=True)
 class Sample:
     """settled: files of the load's tasks. active: those of its tasks that are not done. holders: worker and epoch of

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from bench.drill.faults import Fault
 from bench.drill.run import Outcome
 from bench.table import machine
 
 #: Letters of a problem that are shown.
 MOST_SAID = 400
+#: The part of the requests that may fail.
+MOST_FAILED = 0.05
 HEAD = ("fault", "longest stall", "API away (GET, POST)", "requests failed", "takeover", "bars", "result")
 
 
@@ -39,7 +42,20 @@ def missed(outcome: Outcome) -> list[str]:
     words = [name for name, value, bar in found if bar is not None and value > bar]
     if fault.takeover is not None and outcome.takeover is None:
         words.append("no takeover")
-    return words + (["failed requests"] if fault.all_served and outcome.failed else [])
+    return words + (["failed requests"] if _fails_too_often(outcome) else [])
+
+
+def _fails_too_often(outcome: Outcome) -> bool:
+    """All requests count; where the fault takes the API away, those outside of the time for which it was away."""
+    if outcome.fault.all_served:
+        return outcome.failed > 0
+    if _api_goes(outcome.fault):
+        return outcome.scattered > MOST_FAILED * outcome.outside
+    return outcome.failed > MOST_FAILED * outcome.requests
+
+
+def _api_goes(fault: Fault) -> bool:
+    return fault.api_goes or fault.away is None
 
 
 def _cells(outcome: Outcome) -> list[str]:
@@ -65,7 +81,8 @@ def _bars(outcome: Outcome) -> str:
     fault = outcome.fault
     named = (("stall", fault.stall), ("API", fault.away), ("takeover", fault.takeover))
     words = [f"{name} {bar:g}" for name, bar in named if bar is not None]
-    return ", ".join(words + (["no request failed"] if fault.all_served else []))
+    where = " at other times" if _api_goes(fault) else ""
+    return ", ".join([*words, "no request failed" if fault.all_served else f"{MOST_FAILED:.0%} failed{where}"])
 
 
 def _line(cells: Sequence[str]) -> str:

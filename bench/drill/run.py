@@ -10,7 +10,15 @@ from dataclasses import dataclass, field
 from bench.drill.faults import ONE_FILE, Batch, Fault, Scale, Scene
 from bench.drill.host import Host
 from bench.drill.load import Load, Tree, digest, digests, submission, wait_done
-from bench.drill.measure import Prober, Sampler, longest_away, longest_stall, submission_ids, takeover
+from bench.drill.measure import (
+    Prober,
+    Sampler,
+    longest_away,
+    longest_stall,
+    scattered_failures,
+    submission_ids,
+    takeover,
+)
 
 #: New submissions of the prober: one a second, for the longest fault.
 SUBMISSIONS = 600
@@ -31,6 +39,9 @@ class Outcome:
     takeover: float | None = None
     failed: int = 0
     requests: int = 0
+    #: Of these, outside of the longest time in which none was served.
+    scattered: int = 0
+    outside: int = 0
     files: int = 0
     #: Of a look: the result in words, in place of the files.
     found: str = ""
@@ -108,6 +119,8 @@ def _measure(outcome: Outcome, scene: Scene, prober: Prober, times: tuple[float,
     outcome.takeover = takeover(samples, scene.lost, scene.begun)
     outcome.requests = len(gets) + len(posts)
     outcome.failed = sum(not one.served for one in (*gets, *posts))
+    found = [scattered_failures(many) for many in (gets, posts)]
+    outcome.scattered, outcome.outside = (sum(numbers) for numbers in zip(*found, strict=True))
 
 
 def _check_probes(host: Host, prober: Prober, documents: list[dict[str, object]], sent: dict[str, str]) -> list[str]:

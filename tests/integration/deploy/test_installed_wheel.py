@@ -41,19 +41,7 @@ def install(wheel: Path, extras: str, environment: Path) -> None:
     """With the locked versions, so that a new release of a library changes nothing here."""
     run(sys.executable, "-m", "venv", environment)
     uv = Path(sys.executable).with_name("uv")
-<<<<<<< ours
-    words: list[str | Path] = [
-        uv,
-        "pip",
-        "install",
-        "--quiet",
-        "--python",
-        environment / "bin/python",
-        f"{wheel}{extras}",
-    ]
-=======
     words = [str(uv), "pip", "install", "--quiet", "--python", f"{environment}/bin/python", f"{wheel}{extras}"]
->>>>>>> theirs
     done = subprocess.run(
         [*words, "--constraint", f"{CHECKOUT}/requirements.lock"], capture_output=True, text=True, timeout=900
     )

@@ -15,7 +15,7 @@ from bench.drill.embedded import EmbeddedHost
 from bench.drill.faults import FAULTS, Scale
 from bench.drill.load import Tree, differences
 from bench.drill.looks import IN_CONTAINERS, IN_IMAGE, no_secrets
-from bench.drill.measure import Request, Sample, Sampler, longest_away, longest_stall, takeover
+from bench.drill.measure import Request, Sample, Sampler, longest_away, longest_stall, scattered_failures, takeover
 from bench.drill.report import missed, table
 from bench.drill.run import Outcome
 
@@ -103,6 +103,25 @@ def test_a_missed_bar_is_in_the_table() -> None:
     assert missed(bad) == ["API"]
     assert "over the bar: API" in table("The drill", [bad])
     assert "over the bar" not in table("The drill", [good])
+
+
+def test_a_row_in_which_more_than_one_request_in_twenty_fails_misses_its_bar() -> None:
+    """An API that refuses every second request is never away for long: 116 of 242 failed in a row that passed."""
+    flapping = requests(*(200, 503) * 20)
+    assert longest_away(flapping, 4.0) < 0.2
+    assert scattered_failures(flapping) == (19, 39)
+    assert missed(Outcome(WEB, "web", failed=116, requests=242)) == ["failed requests"]
+    assert missed(Outcome(WEB, "web", failed=12, requests=242)) == []
+    assert "5% failed" in table("The drill", [Outcome(WEB, "web", failed=13, requests=242)])
+
+
+def test_requests_that_fail_while_the_fault_has_the_api_away_do_not_count() -> None:
+    [restart] = [fault for fault in FAULTS if fault.name == "postgres-restarted"]
+    one_time = requests(*(200,) * 60, *(503,) * 30, *(200,) * 60)
+    assert scattered_failures(one_time) == (0, 120)
+    assert missed(Outcome(restart, failed=30, requests=150, scattered=0, outside=120)) == []
+    assert missed(Outcome(restart, failed=40, requests=150, scattered=10, outside=120)) == ["failed requests"]
+    assert scattered_failures([]) == (0, 0)
 
 
 def test_one_failed_request_of_an_upgrade_misses_its_bar() -> None:

@@ -175,11 +175,7 @@ def test_old_keys(tmp_path: Path) -> None:
     only(keys._oidc(config(SigningKey(pem))), "warning", "450 days old")
 
 
-<<<<<<< ours
-#: The words about an old key of the vault, and in the log when it is read.
-=======
 #: Prints the advice for an old key of the vault, and reads the key, which may write to the log.
->>>>>>> theirs
 OF_A_KEY = """
 import sys
 import django
