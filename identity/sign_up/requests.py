@@ -36,9 +36,10 @@ LIFETIME, SPACING = timedelta(hours=24), timedelta(minutes=30)
 MOST_OF_A_NETWORK, MOST_WAITING, MOST_A_DAY = 5, 5000, 2000
 #: Guesses of links or invitations of one network in five minutes.
 MOST_LOOKS = 50
-#: Attempts to send a mail; the time for which no other worker takes it, longer than an attempt takes; and the time to
-#: the next attempt after one that has failed.
-TRIES, PAUSE, RETRY = 5, timedelta(minutes=15), timedelta(minutes=2)
+#: For so long after the request its mail is tried; for so long no other worker takes it, longer than an attempt takes;
+#: and the time to the next attempt after one that has failed, twice as long after each, up to the longest.
+GIVE_UP, PAUSE = timedelta(days=3), timedelta(minutes=15)
+RETRY, LONGEST_RETRY = timedelta(minutes=2), timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +91,8 @@ def claim(now: datetime | None = None) -> DueMail | None:
         if row is None:
             return None
         row.attempts += 1
-        row.next_try_at = None if row.attempts >= TRIES else time + PAUSE
+        # The last attempt is made, whatever becomes of its worker.
+        row.next_try_at = None if time >= row.asked_at + GIVE_UP else time + PAUSE
         row.save(update_fields=["attempts", "next_try_at"])
     user = User.objects.filter(email__iexact=row.email).order_by("-is_active", "date_joined").first()
     return DueMail(row.pk, row.email, user.username if user else "", user is not None and user.is_active)
@@ -106,10 +108,19 @@ def sent(request_id: uuid.UUID) -> None:
     SignUpRequest.objects.filter(pk=request_id).update(next_try_at=None)
 
 
-def failed(request_id: uuid.UUID, now: datetime | None = None) -> None:
-    """The server has not accepted the mail: the next attempt need not wait for the end of the claim."""
-    waiting = SignUpRequest.objects.filter(pk=request_id, next_try_at__isnull=False)
-    waiting.update(next_try_at=moment(now) + RETRY)
+def failed(request_id: uuid.UUID, now: datetime | None = None) -> bool:
+    """The server has not accepted the mail: the next attempt need not wait for the end of the claim.
+
+    Returns whether it is given up.
+    """
+    row = SignUpRequest.objects.filter(pk=request_id).first()
+    if row is None or row.next_try_at is None:
+        return row is not None
+    again = moment(now) + min(LONGEST_RETRY, RETRY * 2 ** min(row.attempts - 1, 10))
+    # The request stays for as long as its mail is tried.
+    ours = SignUpRequest.objects.filter(pk=request_id, attempts=row.attempts)
+    ours.update(next_try_at=again, expires_at=again + LIFETIME)
+    return False
 
 
 def find(code: Secret, network: str, now: datetime | None = None) -> str:

@@ -28,10 +28,11 @@ from transferapi.tasks import moves
 from transferapi.tasks.forecast import services as forecasts
 from transferapi.tasks.forecast.model import Forecast, ForecastWork
 from transferapi.tasks.models import Mail, Task
-from transferapi.tasks.notify import mail_sender, smtp
+from transferapi.tasks.notify import mail_sender, mail_server, smtp
 from transferapi.tasks.notify.mails import task as task_mails
 from transferapi.tasks.notify.smtp import SENDING_SECONDS
 from transferapi.tasks.records import FoundFile, SettledFile, Settlement
+from transferapi.tasks.upkeep import figures, tallies
 from transferapi.tasks.worker import renewal, scan_results, settling, slice_end
 
 ADDRESS = "alice@example.org"
@@ -346,7 +347,7 @@ def test_a_mail_is_sent_once(alice: User, ep1: Endpoint, ep2: Endpoint, server: 
 
 
 @pytest.mark.parametrize("mode", ["down", "refuse", "busy", "hang"])
-def test_a_mail_server_that_does_not_do_it_is_asked_again_and_not_for_ever(
+def test_a_mail_is_tried_for_three_days_and_then_given_up_and_counted(
     alice: User, ep1: Endpoint, ep2: Endpoint, mode: str, settings: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     server = MailServer(mode)
@@ -354,21 +355,81 @@ def test_a_mail_server_that_does_not_do_it_is_asked_again_and_not_for_ever(
     if mode == "down":
         server.close()
     succeed(submit(alice, ep1, ep2))
-    now = moment()
-    tries = 0
-    with caplog.at_level(logging.WARNING):
-        while (due := Mail.objects.get().next_try_at) is not None and tries < 50:
+    tallies.flush()
+    before = counted("mails_given_up")
+    begun, tries = Mail.objects.get().created_at, 0
+    with caplog.at_level(logging.INFO):
+        while (due := Mail.objects.get().next_try_at) is not None:
+            assert tries < 200
             assert mail_sender.send_due(now=due) == 0
             assert mail_sender.send_due(now=due) == 0, "not before its time"
             tries += 1
             assert Mail.objects.get().attempts == tries
             now = due
-    assert tries == mail_sender.TRIES
-    assert now - moment() > timedelta(hours=2)
-    assert "is given up" in caplog.text
+    assert mail_sender.GIVE_UP <= now - begun <= mail_sender.GIVE_UP + timedelta(hours=1)
+    assert "is given up after 3 days" in caplog.text
     assert Mail.objects.get().sent_at is None
+    tallies.flush()
+    assert counted("mails_given_up") == before + 1
     if mode != "down":
         server.close()
+
+
+def counted(name: str, *labels: str) -> float:
+    """A counter of `/metrics`."""
+    return figures._tallies()[name].get(labels, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("mode", "reason"), [("down", "connection"), ("busy", "refused"), ("hang", "connection"), ("refuse", "recipient")]
+)
+def test_a_mail_server_that_fails_is_named_once_and_its_return_too(
+    alice: User,
+    ep1: Endpoint,
+    ep2: Endpoint,
+    mode: str,
+    reason: str,
+    settings: Any,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(mail_server, "_fails_since", None)
+    server = MailServer("take" if mode == "down" else mode)
+    away = f"smtp://127.0.0.1:{1 if mode == 'down' else server.port}?starttls=no"
+    for _ in range(3):
+        succeed(submit(alice, ep1, ep2))
+    tallies.flush()
+    before = counted("mail_failures", reason)
+    configure(settings, away, timeout=0.1)
+    with caplog.at_level(logging.WARNING, "transferapi.tasks.notify.mail_server"):
+        for _ in range(3):
+            mail_sender.send_due()
+        server.mode = "take"
+        configure(settings, f"smtp://127.0.0.1:{server.port}?starttls=no", timeout=10.0)
+        mail_sender.send_due(now=later(3600))
+    said = [one.getMessage() for one in caplog.records if one.name.endswith("mail_server")]
+    if reason == "recipient":
+        assert said == [], "this server works"
+    else:
+        fails, works = said
+        assert fails.startswith("the mail server 127.0.0.1 port ")
+        assert f"takes no mails ({reason}: " in fails
+        assert "takes mails again after" in works
+    tallies.flush()
+    assert counted("mail_failures", reason) == before + 3
+    server.close()
+
+
+def test_recipients_that_are_refused_keep_no_other_mail_from_its_time(
+    alice: User, ep1: Endpoint, ep2: Endpoint, settings: Any
+) -> None:
+    server = MailServer("refuse")
+    configure(settings, f"smtp://127.0.0.1:{server.port}?starttls=no")
+    for _ in range(4):
+        succeed(submit(alice, ep1, ep2))
+    mail_sender.send_due()
+    assert sorted(Mail.objects.values_list("attempts", flat=True)) == [1, 1, 1, 1]
+    server.close()
 
 
 def test_a_mail_server_that_comes_back_gets_it(alice: User, ep1: Endpoint, ep2: Endpoint, settings: Any) -> None:
@@ -402,7 +463,7 @@ def test_many_senders_send_each_mail_once(alice: User, ep1: Endpoint, ep2: Endpo
     def as_a_process_of_its_own() -> int:
         sent = 0
         while (mail := mail_sender._claim(None)) is not None:
-            sent += mail_sender._try(mail, None)
+            sent += not mail_sender._try(mail, None)
         return sent
 
     results = all_at_once([as_a_process_of_its_own] * 4)

@@ -1,8 +1,8 @@
 """Sends the mails of the outbox, with Django's mail settings. A mail server that is down or hangs delays no task.
 
-EMAIL_TIMEOUT limits each reply, and `smtp.SENDING_SECONDS` each attempt. After TRIES attempts with increasing pauses, a
-mail is given up with a line in the log. A worker that is lost between the server's reply and the write sends a mail
-twice, never not at all.
+EMAIL_TIMEOUT limits each reply, and `smtp.SENDING_SECONDS` each attempt. A mail is tried for GIVE_UP with increasing
+pauses; then it is given up, with a line in the log and a count. A worker that is lost between the server's reply and
+the write sends a mail twice, never not at all.
 """
 
 from __future__ import annotations
@@ -21,13 +21,17 @@ from django.db import transaction
 from identity.clock import moment
 from transferapi.tasks.models import Mail
 from transferapi.tasks.tracing import task_spans
+from transferapi.tasks.upkeep import tallies
 
+from . import mail_server
 from .mails import account as account_mails
 from .smtp import BoundedEmailBackend
 
 log = logging.getLogger(__name__)
 
-TRIES = 10
+#: For so long a mail is tried: longer than a weekend. (RFC 5321 section 4.5.4.1 says 4 to 5 days at least, for mails
+#: that others have sent; ours are about tasks, and old after that.)
+GIVE_UP = timedelta(days=3)
 #: For so long no other worker takes a mail that is being sent: longer than an attempt (`smtp.SENDING_SECONDS`, and the
 #: look-up and connections before it).
 CLAIM = timedelta(minutes=15)
@@ -41,13 +45,18 @@ _busy = threading.Lock()
 
 
 def send_due(limit: int = 50, now: datetime | None = None) -> int:
-    """Send the due mails; return the number that the server accepted. Stops at the first failure."""
+    """Send the due mails; return the number that the server accepted. Stops at the first failure of the server."""
     if not _busy.acquire(blocking=False):
         return 0
     try:
         sent = 0
-        while sent < limit and (mail := _claim(now)) is not None and _try(mail, now):
-            sent += 1
+        for _ in range(limit):
+            if (mail := _claim(now)) is None:
+                break
+            reason = _try(mail, now)
+            sent += not reason
+            if reason not in ("", mail_server.RECIPIENT):
+                break
         return sent
     finally:
         _busy.release()
@@ -75,31 +84,33 @@ def _claim(now: datetime | None) -> Mail | None:
 
 def pause(attempts: int) -> float:
     """Seconds until the next attempt after so many."""
-    return min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** (attempts - 1))
+    return min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(attempts - 1, 10))
 
 
-def _try(mail: Mail, now: datetime | None) -> bool:
-    """Send a mail; return whether it needs no further attempt."""
+def _try(mail: Mail, now: datetime | None) -> str:
+    """Send a mail; return "", or the reason for which it was not taken, as `deliver` does."""
     letter = account_mails.letter_of(mail)
     if letter is None:
         return _done(mail)
     begun = time.time_ns()
-    error = deliver(mail.subject, letter.body, letter.address, str(mail.pk))
-    task_spans.notified(mail.task_id, "mail", begun, error)
-    if not error:
+    reason = deliver(mail.subject, letter.body, letter.address, str(mail.pk))
+    task_spans.notified(mail.task_id, "mail", begun, reason)
+    if not reason:
         return _done(mail, sent_at=moment(now))
-    log.warning("mail %d was not sent, try %d of %d: %s", mail.pk, mail.attempts, TRIES, error)
-    if mail.attempts >= TRIES:
-        log.error("mail %d to the user %s is given up", mail.pk, mail.user.username)
+    line = "mail %d was not sent (%s), try %d"
+    log.log(logging.WARNING if reason == mail_server.RECIPIENT else logging.INFO, line, mail.pk, reason, mail.attempts)
+    if moment(now) >= mail.created_at + GIVE_UP:
+        log.error("mail %d to the user %s is given up after %s: %s", mail.pk, mail.user.username, GIVE_UP, reason)
+        tallies.add("mails_given_up")
         _done(mail)
     else:
         again = moment(now) + timedelta(seconds=pause(mail.attempts))
         Mail.objects.filter(pk=mail.pk, attempts=mail.attempts).update(next_try_at=again)
-    return False
+    return reason
 
 
 def deliver(subject: str, body: str, address: str, name: str) -> str:
-    """Give a mail to the server; return "", or the kind of the error. name: for its Message-ID."""
+    """Give a mail to the server; return "", or the reason (`mail_server`). name: for its Message-ID."""
     headers = {"Auto-Submitted": "auto-generated", "Message-ID": f"<waybill-{name}@{_domain()}>"}
     message = EmailMessage(subject, body, settings.DEFAULT_FROM_EMAIL, [address], headers=headers)
     server = get_connection()
@@ -110,14 +121,14 @@ def deliver(subject: str, body: str, address: str, name: str) -> str:
     except Exception as error:
         with contextlib.suppress(Exception):
             server.close()
-        # The text of the error may hold data that was sent to the server; the type is enough.
-        return type(error).__name__
+        return mail_server.failed(server, error)
+    mail_server.accepted(server)
     return ""
 
 
-def _done(mail: Mail, sent_at: datetime | None = None) -> bool:
+def _done(mail: Mail, sent_at: datetime | None = None) -> str:
     Mail.objects.filter(pk=mail.pk).update(next_try_at=None, sent_at=sent_at)
-    return True
+    return ""
 
 
 def _domain() -> str:

@@ -12,7 +12,8 @@ from django.conf import settings
 
 from identity.sign_up import requests
 from identity.sign_up.requests import DueMail
-from transferapi.tasks.notify import mail_sender
+from transferapi.tasks.notify import mail_sender, mail_server
+from transferapi.tasks.upkeep import tallies
 
 from .task import body_of, subject_line
 
@@ -21,7 +22,7 @@ LINK, SIGN_IN = "/signup/link?code=", "/signin"
 
 
 def send_due(limit: int = 50) -> int:
-    """Send the mails that are due; return the number that the server accepted. Stops at the first failure."""
+    """Send the mails that are due, and return their number. Stops at the first failure of the server."""
     for count in range(limit):
         due = requests.claim()
         if due is None or not _send(due):
@@ -34,10 +35,12 @@ def _send(due: DueMail) -> bool:
     if written is None:
         return True
     subject, lines = written
-    if error := mail_sender.deliver(subject_line(subject), body_of(lines), due.address, str(due.request_id)):
-        log.warning("the mail of the sign-up %s was not sent: %s", due.request_id, error)
-        requests.failed(due.request_id)
-        return False
+    if reason := mail_sender.deliver(subject_line(subject), body_of(lines), due.address, str(due.request_id)):
+        log.info("the mail of the sign-up %s was not sent (%s)", due.request_id, reason)
+        if requests.failed(due.request_id):
+            log.error("the mail of the sign-up %s is given up: %s", due.request_id, reason)
+            tallies.add("mails_given_up")
+        return reason == mail_server.RECIPIENT
     requests.sent(due.request_id)
     return True
 
