@@ -33,7 +33,7 @@ def run_list(config: Config, arguments: argparse.Namespace) -> None:
     open_database()
     from endpoints import registry
     from identity.models import User
-    from transferapi.tasks.worker import endpoint_failures
+    from transferapi.tasks import endpoint_failures
 
     found = registry.existing().prefetch_related(*registry.SERVERS).order_by("owner__username", "name")
     if arguments.owner is not None:
@@ -56,7 +56,7 @@ def run_list(config: Config, arguments: argparse.Namespace) -> None:
 def run_show(config: Config, arguments: argparse.Namespace) -> None:
     open_database()
     from endpoints import registry
-    from transferapi.tasks.worker import endpoint_failures
+    from transferapi.tasks import endpoint_failures
 
     endpoint = _found(arguments.endpoint)
     failure = endpoint_failures.of([endpoint]).get(endpoint.pk)

@@ -21,7 +21,7 @@ IDLE_SECONDS = 15.0
 CHECK_SECONDS = 1.0
 
 
-class Closable(Protocol):
+class SocketConnection(Protocol):
     """A connection, as far as it is handled here."""
 
     def fileno(self) -> int: ...
@@ -29,7 +29,7 @@ class Closable(Protocol):
     def close(self) -> None: ...
 
 
-C = TypeVar("C", bound=Closable)
+C = TypeVar("C", bound=SocketConnection)
 
 
 class SharedConnections(Generic[C]):
@@ -74,7 +74,7 @@ class SharedConnections(Generic[C]):
                 connection.close()
 
 
-def _has_ended(connection: Closable) -> bool:
+def _has_ended(connection: SocketConnection) -> bool:
     """Whether the server has sent something since the last answer, which is its farewell, or the line is cut."""
     try:
         poll = select.poll()

@@ -16,10 +16,11 @@ from identity.clock import moment
 from identity.models import User
 from tests.integration.cast import submit, take
 from tests.integration.tasks.test_operator_holds import waybill
+from transferapi.tasks import endpoint_failures
 from transferapi.tasks.managers import endpoint_health
 from transferapi.tasks.models import EndpointFailure
 from transferapi.tasks.upkeep import figures
-from transferapi.tasks.worker import endpoint_failures, troubles
+from transferapi.tasks.worker import troubles
 from transferapi.tasks.worker.leases import Grant
 
 pytestmark = pytest.mark.django_db

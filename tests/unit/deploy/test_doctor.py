@@ -555,4 +555,4 @@ def test_the_status_is_that_of_the_worst_finding(capsys: pytest.CaptureFixture[s
     assert report(found | {"c": [error("bad", "Now.")]}, as_json=True) == 2
     document = json.loads(capsys.readouterr().out)
     assert document["checks"]["c"] == [{"severity": "ERROR", "text": "bad", "do": "Now."}]
-    assert len(NAMES) == 13
+    assert len(NAMES) == 14

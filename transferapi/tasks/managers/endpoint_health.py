@@ -13,9 +13,9 @@ from endpoints import managed_endpoints
 from endpoints.models import Endpoint
 from endpoints.permissions import reachable
 from identity.models import User
+from transferapi.tasks import endpoint_failures
 from transferapi.tasks.models import EndpointFailure, Task
 from transferapi.tasks.states import Phase, Status
-from transferapi.tasks.worker import endpoint_failures
 
 from . import managed_tasks
 from .managed_tasks import ManagedTask, ManagedTaskFilter

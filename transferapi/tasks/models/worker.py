@@ -106,7 +106,7 @@ class Run(models.Model):
 
 
 class EndpointFailure(models.Model):
-    """An endpoint that tasks could not use when they last tried: see `worker.endpoint_failures`."""
+    """An endpoint that tasks could not use when they last tried: see `tasks.endpoint_failures`."""
 
     endpoint = models.OneToOneField(Endpoint, on_delete=models.CASCADE, primary_key=True, related_name="+")
     #: The kind of the last fault.

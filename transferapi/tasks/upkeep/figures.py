@@ -19,7 +19,7 @@ from endpoints.gridftp.agent.tunnel.multiplexer import Ended
 from endpoints.gridftp.agent.tunnel.sign_in import Refused
 from endpoints.gridftp.faults import Kind
 from identity.database_rows import execute, query_rows
-from transferapi.tasks.worker.endpoint_failures import KNOWN
+from transferapi.tasks.endpoint_failures import KNOWN
 
 from . import database_connections, last_backup, process_use, rounds
 from .worker_reports import GONE_SECONDS

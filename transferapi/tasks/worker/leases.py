@@ -27,7 +27,7 @@ from endpoints.registry import canonical_name
 from endpoints.sharing.access import Access
 from identity.clock import ClockReading, boottime, moment, read
 from identity.database_rows import execute, query_rows
-from transferapi.tasks import locks, moves, queries
+from transferapi.tasks import endpoint_failures, locks, moves, queries
 from transferapi.tasks.errors import LeaseLostError, StaleStateError
 from transferapi.tasks.events import NewEvent
 from transferapi.tasks.managers import pauses
@@ -35,7 +35,7 @@ from transferapi.tasks.models import Event, Lease, PathMemory, Task
 from transferapi.tasks.records import HeartbeatReply, TaskEndpoint, TaskSpec
 from transferapi.tasks.states import Phase, TaskType
 
-from . import endpoint_failures, losses
+from . import losses
 from .endpoint_access import AccessRefusal, accesses
 from .fair_share import MAX_PER_USER, Runnable, SchedulerSnapshot, waiting_keys
 from .losses import Loss

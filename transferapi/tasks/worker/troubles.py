@@ -15,10 +15,9 @@ from django.db.models import F
 
 from endpoints.gridftp.faults import Fault, Kind, Side
 from endpoints.registry import canonical_name
-from transferapi.tasks import events
+from transferapi.tasks import endpoint_failures, events
 from transferapi.tasks.models import WITH_ENDS, Task
 
-from . import endpoint_failures
 from .leases import hold
 
 #: A cause that has not occurred for this long counts as a new one.
