@@ -6,7 +6,7 @@ answered, the server hangs. Then the thread shuts down the sockets of all connec
 every operation. A statement that is merely slow goes on, because a server that works answers the thread. Nothing is
 asked while no operation takes long. Why not psycopg2's wait callback: docs/decisions/0068-outages.md.
 
-The threads of such a process share its connections (docs/decisions/0097-connections-that-threads-share.md).
+The threads of such a process share its connections (docs/decisions/0099-connections-that-threads-share.md).
 """
 
 from __future__ import annotations
