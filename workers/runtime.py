@@ -38,10 +38,10 @@ from transferapi.logs import context
 from transferapi.outages import watchdog
 from transferapi.outages.log_filter import is_told
 from transferapi.tasks import doorbell, endpoint_failures, moves
-from transferapi.tasks.managers import pauses
+from transferapi.tasks.managers import ended_accounts, pauses
 from transferapi.tasks.notify import mail_sender, webhooks
 from transferapi.tasks.notify.mails import sign_up as sign_up_mails
-from transferapi.tasks.upkeep import ended_accounts, retention, rounds, tallies
+from transferapi.tasks.upkeep import retention, rounds, tallies
 from transferapi.tasks.worker import host_keys, leases, renewal
 from transferapi.tasks.worker.fair_share import Runnable
 from transferapi.timers import running

@@ -43,7 +43,7 @@ def up(config: Config) -> int:
     prepare = make_ready_to_start(instance)
     supervisor = Supervisor(instance.programs(prepare=prepare), on_change=lambda running: report(instance, running))
     if prepare:
-        supervisor.on_wait = Progress(supervisor.running["prepare"])
+        supervisor.on_wait = PreparationProgress(supervisor.running["prepare"])
     try:
         load(instance.environment())
         if supervisor.start(timeout=START_SECONDS):
@@ -133,7 +133,7 @@ def ssh_access(instance: Instance) -> dict[str, object]:
     }
 
 
-class Progress:
+class PreparationProgress:
     """Says every few seconds how far `prepare` is: the tables of a new database take most of the first start."""
 
     def __init__(self, running: RunningProgram) -> None:

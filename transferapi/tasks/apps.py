@@ -18,11 +18,10 @@ class TasksConfig(AppConfig):
         )
         from identity.vault import rotation
 
-        from .managers import pauses
+        from .managers import ended_accounts, pauses
         from .notify import webhooks
         from .notify.mails import account as account_mails
         from .notify.mails import task as task_mails
-        from .upkeep import ended_accounts
         from .worker import host_keys, renewal
 
         credential_stored.connect(renewal.stored, dispatch_uid="tasks that wait for it go on")

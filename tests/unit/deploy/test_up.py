@@ -50,7 +50,7 @@ def test_the_preparation_shows_what_it_does(
     file = tmp_path / "prepare.log"
     file.write_text(log)
     running = RunningProgram(SupervisedProgram("prepare", (), file))
-    progress = up.Progress(running)
+    progress = up.PreparationProgress(running)
     progress()
     assert capsys.readouterr().out == ""
     running.state = ProgramState.STARTING
