@@ -38,7 +38,7 @@ def _channel(connection: asyncssh.SSHServerConnection) -> bytes:
     return UInt32(0)
 
 
-#: The messages of one flood, sent again and again.
+#: The message of each flood, which is sent again and again.
 FLOODS: dict[str, Send] = {
     "ignore": lambda to: to.send_packet(MSG_IGNORE, String(b"x" * 20)),
     "large ignore": lambda to: to.send_packet(MSG_IGNORE, String(b"x" * 4000)),

@@ -27,7 +27,7 @@ PAUSE, LIMIT, LOOK = 1.0, 1.0, 0.05
 
 @runtime_checkable
 class OfServer(Protocol):
-    """An object that belongs to one server: a session, a control channel, a connection of ssh."""
+    """A session, a control channel or a connection of ssh: it belongs to one server."""
 
     @property
     def server_address(self) -> tuple[str, int] | None:

@@ -39,7 +39,7 @@ def packet(kind: int, content: bytes) -> bytes:
     return (2 + len(content) + padding).to_bytes(4, "big") + bytes([padding, kind]) + content + bytes(padding)
 
 
-#: Messages of a server before the login, sent again and again.
+#: The octets that a server sends before the login: first, and then again and again.
 BEFORE_LOGIN = {
     "empty lines": (b"", b"\n"),
     "empty lines with CR": (b"", b"\r\n"),
@@ -131,6 +131,45 @@ async def test_a_server_that_floods_behind_a_jump_host_is_not_taken_for_another_
             await connect("127.0.0.1", port, account, timeout=20, jump=JumpHost(account, jump.port, resolve))
         put_off.SERVERS.check("127.0.0.1", port)
         put_off.SERVERS.check("127.0.0.1", jump.port)
+
+
+@pytest.mark.parametrize("name", ["ignore", "unknown", "key exchange"])
+async def test_a_task_beside_a_flood_has_its_time(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One loop, as in a worker: the flood has one budget, however often its task tries again."""
+    messages = 0
+    read = BoundedConnection._recv_packet
+
+    def counted(self: BoundedConnection) -> bool:
+        nonlocal messages
+        messages += self.server_address[1] == flooder.port
+        return read(self)
+
+    async def try_again_and_again(login: SftpLogin) -> None:
+        while not is_over.is_set():
+            with contextlib.suppress(FaultError):
+                session = await open_session("127.0.0.1", flooder.port, login)
+                while session.usable:
+                    await session.stat("/")
+            await asyncio.sleep(0)
+
+    monkeypatch.setattr(BoundedConnection, "_recv_packet", counted)
+    (tmp_path / "data").write_bytes(bytes(8_000_000))
+    (tmp_path / "flood").mkdir()
+    is_over = asyncio.Event()
+    async with flooding(tmp_path / "flood", FLOODS[name]) as flooder, lying(tmp_path) as end:
+        trying = asyncio.ensure_future(try_again_and_again(SftpLogin(flooder.account)))
+        session = await open_session("127.0.0.1", end.port, end.login)
+        while flooder.logins == 0:
+            await session.stat(str(tmp_path / "data"))
+        for _ in range(5):
+            assert await session.checksum(str(tmp_path / "data"), "MD5")
+        is_over.set()
+        await trying
+        await session.stat(str(tmp_path / "data"))
+        await session.close()
+    assert flooder.logins == 1
+    # The messages that its own requests have earned come on top.
+    assert messages < LOGIN_MESSAGES + 8 * SPARE_MESSAGES
 
 
 async def test_an_honest_server_that_sends_two_messages_for_one_is_within_its_budget(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.django_db
 Key = tuple[str, str]
 
 _C = "clients/<str:client>"
-#: What makes a way in, or ends an account or a way in that its page guards so, with a body that would be accepted.
+#: Routes that make a way in, or end an account, or whose page asks for a recent sign-in, with a body that would pass.
 GUARDED: dict[Key, dict[str, Any] | None] = {
     ("POST", "tokens"): {"label": "new"},
     ("POST", "certificate_subjects"): {"subject": "/O=Grid/CN=Alice"},
@@ -30,7 +30,7 @@ GUARDED: dict[Key, dict[str, Any] | None] = {
     ("DELETE", "users/<str:identity>"): None,
     ("POST", "users/<str:identity>/deactivate"): {},
 }
-#: What takes a way in back, or does what a session of any age does on the pages: a token is enough.
+#: Routes that take a way in back, or that a session of any age may use on the pages: a token is enough.
 OPEN: set[Key] = {
     ("DELETE", "tokens/<str:token>"),
     ("DELETE", "certificate_subjects/<str:subject>"),
@@ -97,5 +97,5 @@ def test_neither_a_token_nor_an_old_session_is_enough(
 def test_a_recent_sign_in_passes_the_guard(key: Key, staff: User, bob: User, client_id: str) -> None:
     api = Api(staff, root="", age=0)
     answer = api.call(key[0], path_of(key[1], client_id, bob), body_of(key))
-    # What it then says is about the thing itself: a subject is to be proven, a user to be deactivated first.
+    # An error is then about the thing itself: a subject is to be proven, a user to be deactivated first.
     assert answer.status in (200, 201, 404, 409) or answer.code == "ClientError.SubjectNotProven", answer.body

@@ -1,4 +1,4 @@
-"""The server that holds the event loop of the sessions is found and put off, and no other one."""
+"""The session that holds the event loop is found, and its server put off; nobody else is to blame."""
 
 from __future__ import annotations
 
