@@ -97,7 +97,9 @@ def _set_up(options: argparse.Namespace, home: AgentHome, version: str) -> int:
         _keep_program(home)
     _say(f"This computer is now the endpoint {settings.endpoint_name} of {settings.service.host}.")
     _say_roots(settings, home)
-    me = f"{Path(sys.executable).name} {sys.argv[0]}"
+    me = f"{Path(sys.executable).name} {_word(sys.argv[0])}"
+    if options.config:
+        me += f" --config {_word(options.config)}"
     _say(f"\nNext:  {me} --start             run it in the background")
     _say(f"       {me} --install-service   start it whenever you sign in")
     return OK
@@ -129,6 +131,11 @@ def _keep_program(home: AgentHome) -> None:
     here = Path(sys.argv[0])
     if zipfile.is_zipfile(str(here)) and here.resolve() != home.program.resolve():
         shutil.copyfile(str(here), str(home.program))
+
+
+def _word(text: str) -> str:
+    """As it is typed in a shell, also that of Windows."""
+    return f'"{text}"' if " " in text else text
 
 
 def _say_roots(settings: AgentSettings, home: AgentHome) -> None:

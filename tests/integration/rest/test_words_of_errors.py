@@ -1,4 +1,4 @@
-"""An error names the way that works, for a person who writes a first request by hand."""
+"""Errors name the way that works, for a person who writes a first request by hand."""
 
 from __future__ import annotations
 

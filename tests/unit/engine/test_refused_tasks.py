@@ -15,7 +15,7 @@ pytestmark = pytest.mark.virtual_time
 
 REFUSED = replace(make_fault(Kind.UNSUPPORTED, "500 PROT P?", retryable=False), scope=FaultScope.ENDPOINT)
 ITEMS = [("/src/", "/there/new/", None), ("/src/f0", "/there/other/f0", None)]
-#: Conditions that decide whether the destination is made while the source is listed, or before.
+#: Tasks that make the destination while the source is listed, and tasks that make it before.
 WAYS: list[dict[str, Any]] = [
     {},
     {"near": True},

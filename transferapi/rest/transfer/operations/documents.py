@@ -104,7 +104,7 @@ SYMLINK = RequestDocument(
 )
 
 
-def folder(found: operations.Listing, asked: str) -> dict[str, Any]:
+def folder(found: operations.Listing, asked: str = "") -> dict[str, Any]:
     """The fields of a listing about the folder. asked: the endpoint as the request names it."""
     by_id = asked.lower() == str(found.endpoint.pk)
     return {
