@@ -133,6 +133,8 @@ WIRE: list[tuple[CategorizedError, int, str, str]] = [
     (gate.LookupFailedError("h", WHY), 502, "ExternalError.LookupFailed", "h: It is so."),
     (tokens.TokenNotFoundError("t"), 404, MISSING, "No such token 't'"),
     (tokens.TooManyTokensError(9), 409, LIMIT, "A user has at most 9 tokens"),
+    (tokens.TokenLabelError("label", WHY), 400, BAD, "label: It is so."),
+    (tokens.LifetimeError("lifetime", WHY), 400, BAD, "lifetime: It is so."),
     (subjects.SubjectInvalidError(WHY), 400, BAD, "subject: It is so."),
     (
         subjects.SubjectNotProvenError("/CN=a"), 403, "ClientError.SubjectNotProven",
