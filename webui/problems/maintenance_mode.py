@@ -36,10 +36,11 @@ class MaintenanceMiddleware:
         return self._get_response(request)
 
     def process_view(self, request: HttpRequest, *_: object) -> HttpResponse | None:
-        if request.method in _READING or (_ALLOWED.match(request.path) and not _links(request)):
+        if request.method in _READING or (notice := maintenance.current()) is None:
             return None
-        notice = maintenance.current()
-        return None if notice is None else _in_maintenance(request, notice.sentence)
+        if _ALLOWED.match(request.path) and not _links(request):
+            return None
+        return _in_maintenance(request, notice.sentence)
 
 
 def _links(request: HttpRequest) -> bool:

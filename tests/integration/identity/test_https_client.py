@@ -20,7 +20,7 @@ OK = b"HTTP/1.1 200 OK\r\n"
 
 
 def asked(pieces: Iterator[bytes], identity: CertificateFiles | None = None) -> HttpResponse:
-    """The answer of a server that sends these pieces, each in a TLS record of its own, and ends the connection."""
+    """The answer of a server that sends these pieces, each in a record of TLS of its own, and ends the connection."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     with LyingServer(lambda _: pieces, identity) as server:

@@ -1,4 +1,4 @@
-"""A cache between the service and its users may keep only what is the same for everybody, and no session."""
+"""A cache between the service and its users keeps only answers that are the same for everybody, and no session."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from .root import BINARY, PathLike, Root, outside, require_same_case
 _DEVICES = {"con", "prn", "aux", "nul", "conin$", "conout$", "clock$"}
 _DEVICES |= {f"{name}{digit}" for name in ("com", "lpt") for digit in "0123456789\u00b9\u00b2\u00b3"}
 _FORBIDDEN = frozenset('<>:"|?*\\').union(map(chr, range(32)))
-#: A part of each short name (8.3), by which Windows finds the file too.
+#: The mark of a short name (8.3), by which Windows finds a file too.
 _SHORT = re.compile(rb"~[0-9]")
 _WINDOWS = os.name == "nt"
 
