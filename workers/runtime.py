@@ -37,8 +37,8 @@ from identity.vault import store as vault
 from transferapi.logs import context
 from transferapi.outages import watchdog
 from transferapi.outages.log_filter import is_told
-from transferapi.tasks import doorbell, endpoint_failures, moves
-from transferapi.tasks.managers import ended_accounts, pauses
+from transferapi.tasks import doorbell, ended_accounts, endpoint_failures, moves
+from transferapi.tasks.managers import pauses
 from transferapi.tasks.notify import mail_sender, webhooks
 from transferapi.tasks.notify.mails import sign_up as sign_up_mails
 from transferapi.tasks.upkeep import retention, rounds, tallies

@@ -20,7 +20,7 @@ NO_LIMITS = (
     "DATABASE_URL leads to a pooler (PgBouncer?) that does not pass on the time limits of sessions (`options`): "
     "set them for the role, as docs/operate/external-servers.md says, or name PostgreSQL itself"
 )
-#: What PgBouncer says of the parameter `options`, unless it is told to ignore it.
+#: The words of PgBouncer about the parameter `options`, where `ignore_startup_parameters` does not name it.
 _UNSUPPORTED = "unsupported startup parameter"
 #: Looks at two sessions: a pooler may happen to give both clients the same one twice.
 _LOOKS = 5

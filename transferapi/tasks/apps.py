@@ -18,7 +18,8 @@ class TasksConfig(AppConfig):
         )
         from identity.vault import rotation
 
-        from .managers import ended_accounts, pauses
+        from . import ended_accounts
+        from .managers import pauses
         from .notify import webhooks
         from .notify.mails import account as account_mails
         from .notify.mails import task as task_mails

@@ -24,7 +24,7 @@ from tests.integration.cast import submit, take
 from tests.integration.identity.test_ssh_keys import new_line
 from tests.integration.pages import PASSWORD, Browser
 from tests.integration.rest import Api
-from transferapi.tasks.managers import ended_accounts
+from transferapi.tasks import ended_accounts
 from transferapi.tasks.models import Task
 from transferapi.tasks.states import Phase
 from transferapi.timers.models import Timer

@@ -1,4 +1,4 @@
-"""What a process of the service uses: its connections to PostgreSQL, its memory and its processor time."""
+"""Resources that a process of the service uses: its connections to PostgreSQL, its memory and its processor time."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _free(folder: str) -> int | None:
 
 
 def resident_memory() -> int:
-    """Octets; 0 where the system does not tell."""
+    """Octets; 0 where the system does not report it."""
     try:
         return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * _PAGE
     except (OSError, IndexError, ValueError):
@@ -51,7 +51,7 @@ def resident_memory() -> int:
 
 
 def take_processor_milliseconds() -> int:
-    """What this process has used since the last call."""
+    """The processor time of this process since the last call."""
     global _counted
     now = int(time.process_time() * 1000)
     taken, _counted = now - _counted, now
