@@ -34,8 +34,9 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def install_debians(folder: Path) -> None:
-    """Debian's Redis 7.0, whose package redis-tools has the program under another name."""
-    assert REDIS_WITH_TLS, "redis-tools is missing"
+    """Debian's Redis, whose package redis-tools has the program under another name."""
+    if not REDIS_WITH_TLS:
+        pytest.skip("redis-check-rdb is missing (Debian package redis-tools)")
     (folder / "redis-server").symlink_to(Path(REDIS_WITH_TLS).resolve())
 
 
@@ -52,7 +53,7 @@ def test_the_server_of_the_system_is_taken(home: Path, programs: Path) -> None:
         assert server.process is not None
         assert Path(f"/proc/{server.process.pid}/exe").readlink() == Path(str(REDIS_WITH_TLS)).resolve()
         with redis_client.Redis.from_url(server.url()) as client:
-            assert client.info("server")["redis_version"].startswith("7.")
+            assert client.info("server")["redis_version"]
     finally:
         server.stop()
 

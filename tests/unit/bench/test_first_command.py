@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -33,7 +35,7 @@ def test_memory_processor_and_sessions_are_those_of_all_processes_below_the_supe
             assert 0 <= found.processor < 100 * 64
         finally:
             for pid in reversed(idle.tree(process.pid)):
-                subprocess.run(["kill", "-9", str(pid)], check=False)
+                os.kill(pid, signal.SIGKILL)
     with pytest.raises(ProcessLookupError):
         idle.measure(process.pid, 0.01)
 

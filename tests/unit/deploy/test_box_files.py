@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -157,6 +159,26 @@ def test_settings_that_cannot_be_read_are_an_error_and_no_fresh_start(tmp_path: 
 def test_a_box_that_is_not_there_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["status", "--folder", str(tmp_path / "none")]) == 1
     assert "nothing is set up" in capsys.readouterr().err
+
+
+#: `openssl x509 -checkhost` of Debian 13 (OpenSSL 3.5) has status 1 where the name is another one.
+NEWER_OPENSSL = """#!/bin/sh
+said=$({openssl} "$@") || exit
+printf '%s\\n' "$said"
+case $said in *"does NOT match"*) exit 1 ;; esac
+"""
+
+
+def test_another_host_is_another_one_for_newer_versions_of_openssl_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = Authority(tmp_path / "authority").issue_host(["dtn.example.org"], stem="one")
+    program = tmp_path / "openssl"
+    program.write_text(NEWER_OPENSSL.format(openssl=shutil.which("openssl")))
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    assert serves(one, "dtn.example.org", days=60)
+    assert not serves(one, "else.example.org", days=60)
 
 
 def test_a_host_certificate_is_for_its_host_and_its_key(tmp_path: Path) -> None:
