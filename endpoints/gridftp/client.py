@@ -331,8 +331,11 @@ class GridFTPSession:
 
     @property
     def _is_vague(self) -> bool:
-        """Whether this is one of the servers without facts, which name no cause of a refusal."""
-        return self.lists_plainly or not self._facts.by_mlst
+        """Whether this is one of the servers without facts, which name no cause of a refusal.
+
+        One that has not been asked yet counts by its FEAT: a deletion that another worker began lists nothing.
+        """
+        return self.lists_plainly or not (self._facts.by_mlst and self.features.lists_facts)
 
     async def remove_unlisted(self, path: str) -> None:
         """Remove a folder with the links in it that no listing shows. SITE RDEL of the toolkit follows no symlink."""

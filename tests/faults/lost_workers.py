@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import enum
 import hashlib
+import os
 import shutil
 import threading
 import time
@@ -51,6 +52,8 @@ FROZEN = 0.1
 #: Seconds by which the clock of a worker that stood still has gone on.
 SLEPT = 60.0
 SLICES = 30
+#: Seconds by which the times of replaced sources are later.
+LATER = 10.0
 #: Octets of the files of a transfer. Every second one lies at the destination already, with other octets.
 SIZES = (5000, 0, 300_000, 300_000, 70_000, 70_000, 1, 1_500_000)
 #: Number of files of a deletion, in two folders: several windows of DELE.
@@ -452,8 +455,11 @@ class _Transfer(_Run):
         self.older = self.contents
         more = 1000 if self.outcome.loss is Loss.SOURCE_LONGER else 0
         self.contents = {name: _content(f"new {name}", len(old) + more) for name, old in self.older.items()}
+        # Whole seconds are compared: a version of the same second is not promised to be found out.
+        later = time.time() + LATER
         for name, content in self.contents.items():
             (self.here / "new").write_bytes(content)
+            os.utime(self.here / "new", (later, later))
             (self.here / "new").replace(self.here / name)
 
     def use(self) -> None:

@@ -75,7 +75,7 @@ async def test_so_it_is_with_servers_of_others(root: Path, source: str, destinat
 @NEEDS_SSHD
 @NEEDS_FTP_SERVERS
 @pytest.mark.parametrize("loss", losses_of(delete=True))
-@pytest.mark.parametrize("server", ["proftpd", "sftp"])
+@pytest.mark.parametrize("server", ["vsftpd", "sftp"])
 async def test_so_it_is_with_deletions_by_servers_of_others(root: Path, server: str, loss: Loss) -> None:
     with arena(root, server, server) as place:
         await row(place, loss, delete=True, runs=FEW_OF_OTHERS)

@@ -25,15 +25,21 @@ def is_not_unlinked(fault: Fault) -> bool:
 
 
 async def explained(stat: Callable[[str], Awaitable[Entry]], fault: Fault, path: str, *, named: bool) -> Fault:
-    """A refused removal. named: the server names causes; vsftpd gives none. Raises FaultError for a lost connection."""
-    if fault.kind is not Kind.UNKNOWN or (named and not is_not_unlinked(fault)):
+    """A refused removal: of an unknown cause it is asked whether the entry is there.
+
+    named: the server names causes; vsftpd gives none. Raises FaultError for a lost connection.
+    """
+    if fault.kind is not Kind.UNKNOWN:
         return fault
     try:
         there = await stat(path)
     except FaultError as error:
         if error.fault.scope is not FaultScope.FILE:
             raise
-        return make_fault(error.fault.kind, fault.raw)
+        kept = named and error.fault.kind is not Kind.FILE_NOT_FOUND
+        return fault if kept else make_fault(error.fault.kind, fault.raw)
+    if named and not is_not_unlinked(fault):
+        return fault
     if not there.is_directory:
         return make_fault(Kind.PERMISSION_DENIED, fault.raw)
     return make_fault(Kind.IS_A_DIRECTORY if is_not_unlinked(fault) else Kind.DIRECTORY_NOT_EMPTY, fault.raw)
