@@ -45,6 +45,7 @@ class ShellContext:
     def __init__(self, shell: Shell, lines: Iterable[str | bytes] | None) -> None:
         self.user = shell.user
         self.interactive = shell.interactive
+        self.columns: int | None = shell.columns
         self.has_input = lines is not None
         self.transport = shell.transport
         self.written: list[str] = []
@@ -118,6 +119,7 @@ class Shell:
     def __init__(self, user: User, *, interactive: bool = False, transport: str = "ssh") -> None:
         self.user = user
         self.interactive = interactive
+        self.columns: int | None = None
         self.transport = transport
         #: None: a pause lasts at most 0.2 seconds and gets no signal.
         self.on_pause: Pause | None = None

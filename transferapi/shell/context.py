@@ -51,6 +51,10 @@ class Context(Caller, Protocol):
     #: Whether the command may read `lines`: from a pipe or as a person types them, but not from a list of commands.
     has_input: bool
 
+    @property
+    def columns(self) -> int | None:
+        """The columns of the terminal now; None: there is no terminal, or it has not said."""
+
     def out(self, text: str) -> None:
         """Write to standard output; lines end with \\n.
 

@@ -91,6 +91,7 @@ class HttpsContext:
     """
 
     interactive = False
+    columns = None
     has_input = False
     transport = "https"
 

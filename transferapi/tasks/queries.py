@@ -114,7 +114,7 @@ class ILike(Lookup):
 #: The columns of a task that show how far it is.
 PROGRESS = (
     *("status", "phase", "files", "files_transferred", "files_skipped", "files_failed", "bytes_transferred"),
-    *("request_time", "completion_time", "last_progress_at", "type", "directories", "symlinks"),
+    *("bytes_total", "request_time", "completion_time", "last_progress_at", "type", "directories", "symlinks"),
 )
 #: More rows than any list has.
 EVERY = 2**40

@@ -129,6 +129,7 @@ def test_ctrl_c_at_a_question_ends_the_command(
         (b"bg\r", Signal.BACKGROUND, ["$ "]),
         (b"help -h\rexit\r\x03", Signal.INTERRUPT, ["$ "]),
         (b"bg\nexit\n", Signal.BACKGROUND, ["$ exit"]),
+        (b"x\x1a", Signal.BACKGROUND, ["$ "]),
     ],
 )
 def test_ctrl_c_and_bg_reach_a_command_that_waits(
@@ -145,7 +146,8 @@ def test_ctrl_c_and_bg_reach_a_command_that_waits(
     declare("wait-for-it", wait)
     _, lines = talk(b"wait-for-it\r", typed)
     assert [end.name for end in ends] == [signal.name]
-    assert lines[2:] == [f"\r[{'X' * 31}{'':32}] 1/2 3.00 mbps", *rest, ""]
+    typed_for_them = " bg" if b"\x1a" in typed else ""
+    assert lines[2:] == [f"\r[{'X' * 31}{'':32}] 1/2 3.00 mbps{typed_for_them}", *rest, ""]
 
 
 def test_ctrl_c_stops_a_long_output(declare: Callable[[str, Callable[[Context], int | None]], None]) -> None:

@@ -23,8 +23,9 @@ _BACKGROUND = flag("-D", "--background", about="print the task id and return; th
          summary="Copy a file or a folder, and wait until it has arrived")  # fmt: skip
 def scp(context: Context, arguments: Arguments) -> int:
     """Copies a file, or with -r a folder, as a task, and waits for its end with a progress line: files that are done,
-    all files found so far, and the rate. CTRL-C cancels the task. `bg` and ENTER leave it running in the background;
-    so does a lost connection. With -D the command returns at once.
+    all files found so far, and the rate; at a terminal with the part of the octets and the time that is left. CTRL-C
+    cancels the task. `bg` and ENTER, or CTRL-Z, leave it running in the background; so does a lost connection. With -D
+    the command returns at once.
 
     SOURCE and DESTINATION are ENDPOINT:PATH (or ENDPOINT/PATH). A path without `/` at its beginning lies below your
     home; `ENDPOINT:` alone is your home.

@@ -23,6 +23,7 @@ class PipeContext:
     """See `context.Context`. has_input: the input belongs to the command, and not to a list of commands."""
 
     interactive = False
+    columns = None
 
     def __init__(self, session: ShellSession, channel: ShellChannel, *, has_input: bool) -> None:
         self.has_input = has_input

@@ -17,6 +17,7 @@ from transferapi.tasks import moves, queries
 from transferapi.tasks.models import Task
 from transferapi.tasks.states import Phase, Status, TaskType
 
+#: The historical text. CTRL-Z does what `bg` does.
 HINT = "Type <CTRL-C> to cancel or bg<ENTER> to background\n"
 
 
@@ -70,15 +71,19 @@ def waits(task: Task) -> str:
 
 def failure(user: User, task: Task) -> ShellError:
     """The error for a task that has failed, with the cause of its last fault."""
-    why = CAUSES[Kind.FILE_NOT_FOUND] if _is_missing(task) else task.fatal_error_description
-    message = f"The task {task.pk} has failed: {why}"
+    why = CAUSES[Kind.FILE_NOT_FOUND] if _is_missing(task) else task.fatal_error_description or ""
     faults = queries.events(user, task.pk, is_error=True, limit=1).rows
     code = faults[0].code if faults else task.fatal_error_code or ""
     cause = CAUSES.get(Kind(code), REFUSED) if code in set(Kind) else None
-    if cause is None:
-        return ShellError(message, code)
     details = faults[0].details if faults else ""
-    return OperationError(message, task.command or task.type.lower(), cause, details, code)
+    message = f"The task {task.pk} has failed"
+    if cause is None:
+        return ShellError(f"{message}: {why}", code)
+    # The lines after the first one have these words already.
+    repeated = not why or why in (cause, details)
+    return OperationError(
+        message if repeated else f"{message}: {why}", task.command or task.type.lower(), cause, details, code
+    )
 
 
 def _is_missing(task: Task) -> bool:
@@ -96,7 +101,14 @@ def _progress(user: User, ids: Sequence[uuid.UUID]) -> Progress:
     counts = [_counts(task) for task in tasks]
     rate = sum(map(documents.rate, tasks))
     ended = all(task.phase == Phase.DONE or task.status == Status.INACTIVE for task in tasks)
-    return Progress(sum(done for done, _ in counts), sum(total for _, total in counts), rate * 8 / 1e6, ended)
+    return Progress(
+        sum(done for done, _ in counts),
+        sum(total for _, total in counts),
+        rate * 8 / 1e6,
+        ended,
+        sum(task.bytes_transferred for task in tasks),
+        sum(task.bytes_total for task in tasks),
+    )
 
 
 def _counts(task: Task) -> tuple[int, int]:

@@ -49,6 +49,10 @@ class TerminalContext:
     def user(self) -> User:
         return self._caller.user
 
+    @property
+    def columns(self) -> int | None:
+        return self._channel.size()[0] or None
+
     def out(self, text: str) -> None:
         self._channel.write(encoded(text))
         self._written += len(text)

@@ -52,6 +52,8 @@ class Keyboard:
     def watch(self, seconds: float) -> Signal | None:
         """Wait while a command runs. CTRL-C takes all that was typed before it away; other lines stay for the prompt.
 
+        CTRL-Z is the same as the line `bg`.
+
         Raises DisconnectedError.
         """
         deadline = time.monotonic() + seconds
@@ -73,7 +75,20 @@ class Keyboard:
     def _signal(self) -> Signal | None:
         if self._interrupted():
             return Signal.INTERRUPT
+        if self._suspended():
+            # As if it had been typed: there is no job that a shell could stop, and the task goes on.
+            self._channel.write(b" bg")
+            return Signal.BACKGROUND
         return Signal.BACKGROUND if self._took_background() else None
+
+    def _suspended(self) -> bool:
+        """Whether CTRL-Z was typed; it is taken away with all that was typed before."""
+        if TerminalKey.SUSPEND not in self._keys:
+            return False
+        while self._keys.popleft() is not TerminalKey.SUSPEND:
+            pass
+        self._size = sum(map(_size, self._keys))
+        return True
 
     def _interrupted(self) -> bool:
         if TerminalKey.INTERRUPT not in self._keys:

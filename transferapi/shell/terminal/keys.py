@@ -14,6 +14,7 @@ class TerminalKey(Enum):
 
     ENTER = auto()
     INTERRUPT = auto()
+    SUSPEND = auto()
     LEAVE_OR_DELETE = auto()
     LEFT = auto()
     RIGHT = auto()
@@ -55,7 +56,7 @@ _CONTROL = {
     0x05: TerminalKey.END, 0x06: TerminalKey.RIGHT, 0x07: TerminalKey.CANCEL, 0x08: TerminalKey.BACKSPACE,
     0x09: TerminalKey.COMPLETE, 0x0B: TerminalKey.KILL_TO_END, 0x0C: TerminalKey.REDRAW, 0x0E: TerminalKey.DOWN,
     0x10: TerminalKey.UP, 0x12: TerminalKey.SEARCH, 0x14: TerminalKey.TRANSPOSE, 0x15: TerminalKey.KILL_TO_START,
-    0x17: TerminalKey.KILL_BLANK_WORD, 0x19: TerminalKey.YANK, 0x7F: TerminalKey.BACKSPACE,
+    0x17: TerminalKey.KILL_BLANK_WORD, 0x19: TerminalKey.YANK, 0x1A: TerminalKey.SUSPEND, 0x7F: TerminalKey.BACKSPACE,
 }  # fmt: skip
 _META = {
     "b": TerminalKey.WORD_LEFT, "f": TerminalKey.WORD_RIGHT, "d": TerminalKey.KILL_WORD_RIGHT,
