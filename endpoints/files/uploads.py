@@ -254,18 +254,31 @@ class Upload:
         self._take_target()
         if not replace:
             self._must_be_free(session)
-        self._give_name(session)
+        self._give_name(session, replace=replace)
         records.complete(self._record)
 
-    def _give_name(self, session: FileSession) -> None:
-        """At a server of ours what is replaced keeps its mode, owner and attributes; not so what has several links."""
+    def _give_name(self, session: FileSession, *, replace: bool) -> None:
+        """At a server of ours a file that is replaced keeps its mode, owner and attributes.
+
+        Not so one with several hard links. A symlink is replaced itself.
+        """
         written, target = self._temporary(session), self._target(session)
-        try:
-            session.run(session.session.give_name(written, target))
-        except FaultError as error:
-            if error.fault.kind is not Kind.UNSUPPORTED:
-                raise
-            session.run(session.session.rename(written, target))
+        if replace and self._is_file(session, target):
+            try:
+                session.run(session.session.give_name(written, target))
+            except FaultError as error:
+                if error.fault.kind is not Kind.UNSUPPORTED:
+                    raise
+            else:
+                return
+        session.run(session.session.rename(written, target))
+
+    @staticmethod
+    def _is_file(session: FileSession, path: str) -> bool:
+        with _absence_passed_over():
+            there = session.run(session.session.stat(path))
+            return there.kind == "file" and not there.is_link
+        return False
 
     def _take_target(self) -> None:
         """Raises UploadOffsetError, UploadBusyError."""

@@ -8,12 +8,14 @@ a machine without a free processor, or a worker that is stopped, holds the loop 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import FrameType
 from typing import Protocol, runtime_checkable
 
@@ -92,14 +94,17 @@ class LoopWatch:
         if holder is None or server is None or busy < LIMIT:
             return
         self._servers.note(*server, f"what it sent held a worker up for {seconds:.1f} s")
-        self._loop.call_soon_threadsafe(holder.abort)
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(holder.abort)
 
 
 def _used_by(thread: threading.Thread) -> float | None:
-    """pthread_getcpuclockid(3), where the system has it."""
-    if thread.ident is None or not hasattr(time, "pthread_getcpuclockid"):
+    """By Linux's /proc; None elsewhere. pthread_getcpuclockid(3) is undefined for a thread that has ended."""
+    try:
+        words = Path(f"/proc/self/task/{thread.native_id}/schedstat").read_text().split()
+        return int(words[0]) / 1e9
+    except (OSError, ValueError, IndexError):
         return None
-    return time.clock_gettime(time.pthread_getcpuclockid(thread.ident))
 
 
 def _stack(thread: threading.Thread) -> Iterator[FrameType]:

@@ -138,8 +138,21 @@ def test_the_shell_refuses_what_changes_something(
 
 
 def test_each_command_of_the_shell_is_one_that_reads_or_one_that_changes_something() -> None:
-    changing = {"scp", "transfer", "delete", "rm", "cancel", "modify", "pause", "resume", "retry", "mkdir", "rename"}
-    changing |= {"confirm-deletion", "refuse-deletion"}
+    changing = {
+        "scp",
+        "transfer",
+        "delete",
+        "rm",
+        "cancel",
+        "modify",
+        "pause",
+        "resume",
+        "retry",
+        "mkdir",
+        "rename",
+        "endpoint-create",
+    }
+    changing |= {"confirm-deletion", "refuse-deletion", "mkdir", "rename", "endpoint-create"}
     verbs = ("-add", "-remove", "-modify", "-rename", "-activate", "-deactivate")
     assert {name for name in COMMANDS if name not in changing and not name.endswith(verbs)} == READING
 

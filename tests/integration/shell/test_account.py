@@ -154,6 +154,7 @@ REST = {
     "endpoint-search": [_SEARCH],
     "endpoint-details": [("GET", _E)],
     "endpoint-add": [("POST", "v0.10/endpoint"), ("POST", "v0.10/shared_endpoint"), ("POST", f"{_E}/server")],
+    "endpoint-create": [("POST", "v0.10/endpoint"), ("POST", "v0.10/shared_endpoint"), ("POST", f"{_E}/server")],
     "endpoint-modify": [("PUT", _E)],
     "endpoint-rename": [("PUT", _E)],
     "endpoint-remove": [("DELETE", _E), ("DELETE", f"{_E}/server/<str:server>")],

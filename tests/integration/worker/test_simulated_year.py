@@ -97,7 +97,7 @@ BOUNDED = {
     "tasks_webhook": _OF_A_USER, "tasks_schemachange": _OF_THE_OPERATOR, "tasks_maintenance": _FIXED,
     "tasks_round": _FIXED, "tasks_tally": "words of the code",
     "tasks_pathmemory": "one for each pair of endpoints with a task", "tasks_run": "RUNS_KEPT of each pair",
-    "timers_timer": _OF_A_USER,
+    "timers_timer": _OF_A_USER, "tasks_endpointfailure": "one for each endpoint that fails",
     "oauth2_provider_idtoken": _EMPTY, "oauth2_provider_devicegrant": _EMPTY, "django_session": _EMPTY,
     "auth_permission": _FIXED, "auth_group": _EMPTY, "auth_group_permissions": _EMPTY, "django_content_type": _FIXED,
     "identity_user_groups": _EMPTY, "identity_user_user_permissions": _EMPTY,
