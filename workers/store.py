@@ -139,8 +139,9 @@ class PostgresTaskStore:
     def _keep(self, fence: Fence) -> None:
         begun = fence.now()
         try:
-            _, self._until = on_a_connection(self._beat, LEAST_SECONDS)
-            self._until += LONGEST_RETRY
+            _, asked_at = on_a_connection(self._beat, LEAST_SECONDS)
+            # In one step: the loop reads it meanwhile.
+            self._until = asked_at + LONGEST_RETRY
             fence.extend(begun)
         except LeaseLostError:
             fence.close()

@@ -332,7 +332,7 @@ def application_name() -> str:
 
 
 def bounds() -> ConnectionBounds:
-    """Those of this process."""
+    """The bounds of this process, as `watch` has set them."""
     return _bounds
 
 

@@ -56,5 +56,5 @@ def _fault(reason: str, left: float) -> Fault:
     return Fault(Kind.ENDPOINT_ERROR, scope=FaultScope.ENDPOINT, advice=advice, raw=reason)
 
 
-#: Those of this process.
+#: The servers that this process has put off.
 SERVERS = PutOffServers()
