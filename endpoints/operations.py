@@ -212,7 +212,7 @@ def stat(user: User, ref: str, path: str) -> tuple[Endpoint, Entry]:
         # For a link, the resolved path is its target. The name of the shared root on its host is not shown.
         name = path.rstrip("/").rpartition("/")[2] if not _is_root(granted, path) else "/"
         target = await confinement.link_target(session, granted.real(path), resolved[0])
-        return replace(entry, name=name, link_target=target or entry.link_target)
+        return entry._replace(name=name, link_target=target or entry.link_target)
 
     return granted.endpoint, _on_session(user, granted, [path], work)
 

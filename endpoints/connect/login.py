@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from endpoints.gridftp.connection import CONNECT_TIMEOUT, ControlConnection, session_fault
-from endpoints.gridftp.control import ControlEvent, Lost
+from endpoints.gridftp.control import Lost
 from endpoints.gridftp.faults import FaultError, Kind, make_fault
 from endpoints.gridftp.streams.tls_streams import PIECE, ClientDataConnection
 
@@ -96,10 +96,8 @@ class AgentConnection(ControlConnection):
         """Its socket leads to the relay, which many agents share."""
         return None
 
-    def _as_told(self, event: ControlEvent) -> ControlEvent:
+    def _explained(self, event: Lost) -> Lost:
         """The loss of the tunnel, or of the relay: the agent is away, and will be back."""
-        if not isinstance(event, Lost):
-            return event
         said = event.fault.raw.encode() == LAST_WORDS.rstrip()
         if said or event.fault.kind in (Kind.CONNECTION_BROKEN, Kind.CONNECTION_RESET):
             return event._replace(fault=make_fault(Kind.AGENT_AWAY, "the tunnel was lost"))

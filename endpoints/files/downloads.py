@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import replace
 
 from django.conf import settings
 
@@ -88,7 +87,7 @@ def open_file(user: User, ref: str, path: str) -> Download:
         entry = session.run(session.session.stat(session.path))
         if entry.kind != "file":
             raise NoFileError(path)
-        return Download(session, replace(entry, name=path.rpartition("/")[2]))
+        return Download(session, entry._replace(name=path.rpartition("/")[2]))
     except BaseException:
         session.close()
         raise

@@ -182,7 +182,7 @@ class GridFTPSession:
 
     def _encoded(self, name: str) -> bytes:
         octets = name.encode("utf-8", "surrogateescape")
-        if not (self.eight_bit_clean or self.is_plain_ftp or octets.isascii()):
+        if not (octets.isascii() or self.eight_bit_clean or self.is_plain_ftp):
             advice = "This endpoint cannot take names beyond ASCII over an unprotected control channel."
             raise FaultError(Fault(Kind.INVALID_PATH_NAME, retryable=False, advice=advice, raw=quoted(name)))
         return octets

@@ -36,7 +36,7 @@ class CommandError(ValueError):
 
 def encode(verb: str, argument: bytes = b"") -> bytes:
     """One command line, ended by CR LF. Raises CommandError when the argument holds a control character."""
-    if not _VERB.match(verb):
+    if verb not in WITH_PATH and not _VERB.match(verb):
         raise CommandError("not a verb", verb.encode())
     if len(argument) > MAX_ARGUMENT:
         raise CommandError("an argument too long", argument)

@@ -312,32 +312,36 @@ class ControlConnection(asyncio.Protocol):
     # ---- inside
 
     def _dispatch(self, events: Iterable[ControlEvent]) -> None:
-        others = [event for event in map(self._as_told, events) if not self._settle(event)]
+        others: list[ControlEvent] = []
+        for event in events:
+            if isinstance(event, Lost):
+                explained = self._explained(event)
+                self._lose(explained)
+                others.append(explained)
+            elif not self._settle(event):
+                others.append(event)
         if others and self.listener:
             self.listener(others)
         if self.lost and self._transport:
             self._transport.abort()
 
-    def _as_told(self, event: ControlEvent) -> ControlEvent:
-        """The event as its receivers see it. A connection of another kind may know more about its loss."""
-        return event
-
-    def _settle(self, event: ControlEvent) -> bool:
+    def _settle(self, event: Answered | Preliminary | Greeting) -> bool:
         """Whether the event is handled here, and not for the listener."""
-        if isinstance(event, Answered | Preliminary):
-            tag = event.command.tag
-            if not isinstance(tag, _Pending):
-                return False
-            if isinstance(event, Preliminary):
-                if tag.on_preliminary:
-                    tag.on_preliminary(event.reply)
-            elif not tag.answer.done():
-                tag.answer.set_result(event.reply)
-            return True
         if isinstance(event, Greeting):
             return True
-        self._lose(event)
-        return False
+        tag = event.command.tag
+        if not isinstance(tag, _Pending):
+            return False
+        if isinstance(event, Preliminary):
+            if tag.on_preliminary:
+                tag.on_preliminary(event.reply)
+        elif not tag.answer.done():
+            tag.answer.set_result(event.reply)
+        return True
+
+    def _explained(self, event: Lost) -> Lost:
+        """The loss as its receivers see it. A connection of another kind may know more about it."""
+        return event
 
     def _lose(self, event: Lost) -> None:
         self.lost = event.fault

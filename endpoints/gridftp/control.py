@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import enum
 from collections import deque
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -174,7 +173,8 @@ class ControlChannel:
         if self.state is not ControlState.BROKEN:
             self._outgoing.append(line)
             kept, first = line if verb in WITH_PATH else b"", self._first_of_pair
-            self._first_of_pair = line if line.startswith((b"RNFR ", b"SITE SYMLINKFROM ")) else b""
+            begins_pair = verb == "RNFR" or (verb == "SITE" and line.startswith(b"SITE SYMLINKFROM "))
+            self._first_of_pair = line if begins_pair else b""
             self._expected.append(ControlCommand(verb, tag, kept, first))
 
     def data_to_send(self) -> bytes:
@@ -184,15 +184,14 @@ class ControlChannel:
         lines.clear()
         return data
 
-    def receive(self, data: bytes) -> Iterator[ControlEvent]:
-        """Parse octets from the server; yield their events. The caller must consume all of them."""
+    def receive(self, data: bytes) -> list[ControlEvent]:
+        """Parse octets from the server, and return their events."""
+        events: list[ControlEvent | None] = []
         try:
             for reply in self._parser.feed(self._protection.unwrap(data) if self._protection else data):
-                event = self._reply(reply)
-                if event:
-                    yield event
+                events.append(self._reply(reply))
         except FaultError as error:
-            yield from filter(None, [self._step(ControlInput.GARBAGE, fault=error.fault)])
+            events.append(self._step(ControlInput.GARBAGE, fault=error.fault))
         except ReplyError as error:
             fault = Fault(
                 Kind.ENDPOINT_ERROR,
@@ -201,9 +200,10 @@ class ControlChannel:
                 # Its text is left out: no user shall read the greetings of other services than FTP servers here.
                 raw=f"what the server sent is no FTP reply ({error.reason})",
             )
-            yield from filter(None, [self._step(ControlInput.GARBAGE, fault=fault)])
+            events.append(self._step(ControlInput.GARBAGE, fault=fault))
+        return [event for event in events if event]
 
-    def receive_eof(self, fault: Fault | None = None) -> Iterator[ControlEvent]:
+    def receive_eof(self, fault: Fault | None = None) -> list[ControlEvent]:
         """The transport is closed; `fault` is the reason, where it is known."""
         fault = fault or Fault(
             Kind.CONNECTION_BROKEN,
@@ -213,9 +213,14 @@ class ControlChannel:
         )
         if self._last_words is not None and self._expected:
             fault = _with_last_words(fault, self._last_words)
-        yield from filter(None, [self._step(ControlInput.EOF, fault=fault)])
+        event = self._step(ControlInput.EOF, fault=fault)
+        return [event] if event else []
 
     def _reply(self, reply: Reply) -> ControlEvent | None:
+        if reply.code < 400 and self.state is ControlState.READY:
+            # The two rows of nearly all replies, seven for a small file, without a look at the table.
+            self._last_words = None
+            return self._match(reply, final=reply.code >= 200)
         self._last_words = reply if reply.code in LAST_WORDS else None
         if reply.code == 421:
             full = self.state is ControlState.GREETING or is_full(reply)
@@ -244,19 +249,20 @@ class ControlChannel:
         return self._break(_session_fault(reply, "The server refused the connection.", kind))
 
     def _match(self, reply: Reply, *, final: bool) -> ControlEvent:
-        if not self._expected:
+        expected = self._expected
+        if not expected:
             kind = Kind.ENDPOINT_TOO_BUSY if is_full(reply) else Kind.ENDPOINT_ERROR
             return self._break(_session_fault(reply, "The server answered a command that was never sent.", kind))
         if reply.is_error:
-            reply = reply._replace(names=self._expected[0].names)
+            reply = reply._replace(names=expected[0].names)
         if final:
             self._preliminaries = 0
             self.answered += 1
-            return Answered(self._expected.popleft(), reply)
+            return Answered(expected.popleft(), reply)
         self._preliminaries += 1
-        if self._preliminaries > MAX_PRELIMINARIES and self._expected[0].verb not in LONG:
+        if self._preliminaries > MAX_PRELIMINARIES and expected[0].verb not in LONG:
             return self._break(_session_fault(reply, "The server sends preliminary replies without end."))
-        return Preliminary(self._expected[0], reply)
+        return Preliminary(expected[0], reply)
 
     def _most(self) -> int:
         """The maximum of octets of the reply that arrives."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Collection
-from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from sys import intern
+from typing import NamedTuple
 from urllib.parse import quote, unquote
 
 from identity.gsi.printable import shown
@@ -22,8 +22,7 @@ class FactsError(ValueError):
     """A line that is not one of a listing: no space between facts and name, no name, or malformed facts."""
 
 
-@dataclass(frozen=True, **_SLOTS)
-class Entry:
+class Entry(NamedTuple):
     """One line of a listing.
 
     name: last path component, surrogateescape str. kind: "file", "dir", "link" (dangling or shown as such) or

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from identity.gsi.printable import quoted
 
@@ -27,8 +28,7 @@ class MarkerError(ValueError):
     """A malformed reply 111 or 112."""
 
 
-@dataclass(frozen=True)
-class RangeMarker:
+class RangeMarker(NamedTuple):
     """The ranges on the receiver's disk that are new since the last marker."""
 
     ranges: RangeSet

@@ -38,8 +38,10 @@ class RangeSet:
         if start == end:
             return
         starts, ends = self._starts, self._ends
-        first = bisect_left(ends, start)
-        last = bisect_right(starts, end, lo=first)
+        first = last = len(ends)
+        if ends and start <= ends[-1]:
+            first = bisect_left(ends, start)
+            last = bisect_right(starts, end, lo=first)
         if first < last:
             start = min(start, starts[first])
             end = max(end, ends[last - 1])

@@ -18,6 +18,8 @@ MAX_LINE = 64 * 1024
 MAX_REPLY, MAX_LISTING_REPLY = 256 * 1024, 8 * 1024 * 1024
 #: Octets of memory for a line object.
 LINE_COST = 64
+#: The codes that a reply may begin with.
+_CODES = {b"%d" % code: code for code in range(100, 660)}
 
 
 class ReplyError(Exception):
@@ -88,33 +90,39 @@ class ReplyParser:
         for line in lines:
             if len(line) + self._held_octets > MAX_LINE:
                 raise ReplyError("a line too long", line)
-            ends_crlf = line.endswith(b"\r")
-            if not ends_crlf and self._code and self._ends_crlf and self._most() > MAX_REPLY:
-                self._held.append(line)
-                self._held_octets += len(line) + 1
-                continue
-            if self._held:
-                line = b"\n".join((*self._held, line))
-                self._held, self._held_octets = [], 0
-            line = line[:-1] if ends_crlf else line
-            reply = self._continue(line) if self._code else self._begin(line, ends_crlf)
+            reply = self._next(line) if self._code else self._begin(line)
             if reply is not None:
                 yield reply
         if len(rest) > MAX_LINE:
             raise ReplyError("a line without end", rest)
 
-    def _begin(self, line: bytes, ends_crlf: bool) -> Reply | None:
-        code, separator = line[:3], line[3:4]
-        if not (len(code) == 3 and code.isdigit() and b"100" <= code <= b"659" and separator in (b"", b" ", b"-")):
+    def _begin(self, line: bytes) -> Reply | None:
+        ends_crlf = line.endswith(b"\r")
+        if ends_crlf:
+            line = line[:-1]
+        code, separator = _CODES.get(line[:3]), line[3:4]
+        if code is None or separator not in (b" ", b"-", b""):
             raise ReplyError("not a reply", line)
         if separator != b"-":
-            return Reply(int(code), (line[4:],))
-        self._code = int(code)
+            return Reply(code, (line[4:],))
+        self._code = code
         self._ends_crlf = ends_crlf
-        self._end = code + b" "
+        self._end = line[:3] + b" "
         self._size = len(line) + LINE_COST
         self._lines = [line[4:]]
         return None
+
+    def _next(self, line: bytes) -> Reply | None:
+        """One more line of a reply with several."""
+        ends_crlf = line.endswith(b"\r")
+        if not ends_crlf and self._ends_crlf and self._most() > MAX_REPLY:
+            self._held.append(line)
+            self._held_octets += len(line) + 1
+            return None
+        if self._held:
+            line = b"\n".join((*self._held, line))
+            self._held, self._held_octets = [], 0
+        return self._continue(line[:-1] if ends_crlf else line)
 
     def _continue(self, line: bytes) -> Reply | None:
         """RFC 959 section 4.2: a multi-line reply ends with a line that begins with its code and a space."""

@@ -22,7 +22,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol
 
 from endpoints.gridftp.facts import Entry
@@ -208,7 +208,7 @@ class Confinement:
             if error.fault.scope is not FaultScope.FILE:
                 raise
             return _closed(entry)
-        return replace(entry, link_target=inner)
+        return entry._replace(link_target=inner)
 
     async def _real_root(self, session: LinkReader) -> str:
         if not session.tells_links:

@@ -168,10 +168,10 @@ class SshConnection(ControlConnection):
         self._bridge.close()
         super().connection_lost(exc)
 
-    def _lose(self, event: Lost) -> None:
-        super()._lose(event._replace(fault=self._explained(event.fault)))
+    def _explained(self, event: Lost) -> Lost:
+        return event._replace(fault=self._with_text_of_shell(event.fault))
 
-    def _explained(self, fault: Fault) -> Fault:
+    def _with_text_of_shell(self, fault: Fault) -> Fault:
         """Add the error text of the remote shell, when no server has started."""
         if fault.raw.endswith(NOT_CONFIGURED):
             advice = (

@@ -147,8 +147,8 @@ class MemoryStore:
         row.state = State.SKIPPED if settled.skipped else State.DONE
         del self.pending[row.file.id]
         if settled.new_size is not None:
-            row.file = replace(row.file, size=settled.new_size)
-        row.file = replace(row.file, checksum=settled.checksum)
+            row.file = row.file._replace(size=settled.new_size)
+        row.file = row.file._replace(checksum=settled.checksum)
         self.totals.bytes_checksummed += settled.checksummed
         if row.file.kind:
             return
@@ -166,7 +166,7 @@ class MemoryStore:
         size = row.file.size if faulted.new_size is None else faulted.new_size
         row.file = _with_ranges(row.file, faulted.file, faulted.ranges)
         attempts, last = row.file.attempts + 1, faulted.fault.kind.value
-        row.file = replace(row.file, attempts=attempts, size=size, last_fault=last)
+        row.file = row.file._replace(attempts=attempts, size=size, last_fault=last)
         row.fault = faulted.fault
         row.next_try_at = faulted.retry_at
         self._error(faulted.fault, is_error=not faulted.skipped)
@@ -296,12 +296,12 @@ class MemoryLease:
                 if is_due(row.next_try_at, now) and row.file.id not in without
             )
             files = heapq.nsmallest(limit, due, key=lambda file: (file.size, file.id))
-            return [replace(file, suspect=file.id <= self.suspect_up_to) for file in files]
+            return [file._replace(suspect=file.id <= self.suspect_up_to) for file in files]
 
     async def begun(self, limit: int) -> Sequence[FileRow]:
         async with self._call("begun") as store:
             rows = (row.file for row in store.pending.values())
-            left = (replace(file, suspect=file.id <= self.suspect_up_to) for file in rows)
+            left = (file._replace(suspect=file.id <= self.suspect_up_to) for file in rows)
             begun = (file for file in left if file.temporary_path or file.ranges or file.suspect)
             return list(islice(begun, limit))
 
@@ -313,13 +313,13 @@ class MemoryLease:
         async with self._call("write_temporary_paths") as store:
             for file in files:
                 row = store.rows[file.id]
-                row.file = replace(row.file, temporary_path=file.temporary_path)
+                row.file = row.file._replace(temporary_path=file.temporary_path)
 
     async def source_changed(self, files: Sequence[FileRow]) -> None:
         async with self._call("source_changed") as store:
             for file in files:
                 row = store.rows[file.id]
-                row.file = replace(row.file, size=file.size, modified=file.modified, ranges="")
+                row.file = row.file._replace(size=file.size, modified=file.modified, ranges="")
 
     async def arrived(self, after: int, limit: int) -> Sequence[SettledFile]:
         async with self._call("arrived") as store:
@@ -434,7 +434,7 @@ class MemoryLease:
 
 def _with_ranges(kept: FileRow, given: FileRow, ranges: str) -> FileRow:
     """The row with new ranges; they are recorded together with the name under which they lie."""
-    return replace(kept, ranges=ranges, temporary_path=given.temporary_path if ranges else kept.temporary_path)
+    return kept._replace(ranges=ranges, temporary_path=given.temporary_path if ranges else kept.temporary_path)
 
 
 def _counts(store: MemoryStore) -> TaskCounts:

@@ -206,7 +206,7 @@ class GuardedSession(PooledSession):
         with self._faults_for_user():
             entry = await self.inner.stat(plain)
             if self._access_guard.is_root(self._access_guard.real(path, fed=True)):
-                return replace(entry, name="/", link_target=None)
+                return entry._replace(name="/", link_target=None)
             (entry,) = await self._shown(plain.rpartition("/")[0], [entry])
             if plain != real and entry.kind == "file":
                 raise FaultError(make_fault(Kind.NOT_A_DIRECTORY, path))

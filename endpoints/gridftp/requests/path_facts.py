@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from endpoints.gridftp.connection import ControlConnection
 from endpoints.gridftp.facts import Entry, FactsError, parse_line
@@ -106,4 +106,4 @@ def entry_of(reply: Reply) -> Entry:
         entry = parse_line(reply.lines[1].removeprefix(b" "))
     except (IndexError, FactsError) as error:
         raise FaultError(make_fault(Kind.ENDPOINT_ERROR, f"MLST: {error}")) from None
-    return replace(entry, name=entry.name.rstrip("/").rpartition("/")[2] or "/")
+    return entry._replace(name=entry.name.rstrip("/").rpartition("/")[2] or "/")

@@ -10,7 +10,6 @@ import asyncio
 import re
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import NamedTuple
 
@@ -199,7 +198,7 @@ class PlainListings:
         if CONTROL.search(path):
             return entry  # no command can name it: whoever uses it gets that fault
         if entry.kind == "file":
-            return replace(entry, modified=await self._modified(path))
+            return entry._replace(modified=await self._modified(path))
         if entry.kind != "link" or entry.link_target is None:
             return entry
         try:
@@ -208,7 +207,7 @@ class PlainListings:
             if error.fault.scope is not FaultScope.FILE:
                 raise
             return entry
-        return replace(target, name=entry.name, link_target=entry.link_target) if target else entry
+        return target._replace(name=entry.name, link_target=entry.link_target) if target else entry
 
     async def _modified(self, path: bytes) -> datetime | None:
         if not self._knows_mdtm:

@@ -193,8 +193,8 @@ class ListeningSourcePair(PairBase[_File]):
 
     def _preliminary(self, side: Side, step: object, reply: Reply) -> None:
         match step:
-            case steps.Move(_File() as file) if reply.code in (125, 150):
-                file.side(side).started = True
+            case steps.Move(_, progress) if reply.code in (125, 150):
+                progress.started = True
             case steps.Move(_File() as file) if reply.code == RANGE_CODE and side is Side.DESTINATION:
                 self._marker(file, reply)
 
@@ -207,7 +207,7 @@ class ListeningSourcePair(PairBase[_File]):
             case _Opened(file):
                 self._listening(file, reply)
             case steps.Move(_File() as file):
-                file.side(side).answered(reply, side)
+                step.progress.answered(reply, side)
                 self._take(file, _ANSWER[side, file.destination.fault is not None])
             case steps.Rename(_File() as file):
                 self._renamed(file, reply)

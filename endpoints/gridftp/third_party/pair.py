@@ -230,7 +230,7 @@ class ThirdPartyPair(PairBase[Slot]):
         if not isinstance(step, steps.Move):
             return
         if reply.code in (125, 150):
-            step.slot.side(side).started = True
+            step.progress.started = True
             # A destination that connects may say so before it has done so.
             if side is Side.SOURCE and self._path.connector is Side.SOURCE:
                 self._take(PairInput.DATA_OPENED)
@@ -241,23 +241,25 @@ class ThirdPartyPair(PairBase[Slot]):
         return outcomes.surely_own(slot, self._slots)
 
     def _answered(self, side: Side, step: object, reply: Reply) -> None:
-        match step:
-            case steps.Move(slot):
-                slot.side(side).answered(reply, side)
-                self._clean()
-                self._take(PairInput.SIDE_FAILED if slot.side(side).fault else PairInput.SIDE_SUCCEEDED)
-            case steps.Listen(number):
-                self._listening(number, reply)
-            case steps.Connect():
-                self._connecting(reply)
-            case steps.Close():
-                self._take(PairInput.CONNECTOR_ANSWERED)
-            case steps.Rename(slot):
-                self._renamed(slot, reply)
-            case steps.Remove():
-                self._events.append(self._cleaning.popleft()[1])
-            case _:
-                self._prepared(side, step, reply)
+        # The first three are nearly all; a pattern costs more than `isinstance`.
+        if isinstance(step, steps.Move):
+            step.progress.answered(reply, side)
+            self._clean()
+            self._take(PairInput.SIDE_FAILED if step.progress.fault else PairInput.SIDE_SUCCEEDED)
+        elif isinstance(step, steps.Rename):
+            self._renamed(step.slot, reply)
+        elif isinstance(step, steps.Setup | steps.Restart):
+            self._prepared(side, step, reply)
+        elif isinstance(step, steps.Listen):
+            self._listening(step.number, reply)
+        elif isinstance(step, steps.Connect):
+            self._connecting(reply)
+        elif isinstance(step, steps.Close):
+            self._take(PairInput.CONNECTOR_ANSWERED)
+        elif isinstance(step, steps.Remove):
+            self._events.append(self._cleaning.popleft()[1])
+        else:
+            raise AssertionError(step)
 
     def _listening(self, number: int, reply: Reply) -> None:
         """227 or 229: where the listener waits for the connector, unless it was asked again since."""

@@ -90,8 +90,11 @@ class PairBase(ABC, Generic[S]):
     def _move(self, side: Side, slot: S) -> None:
         if slot.transfer.ranges:
             self._send(side, "REST", slot.restart_argument(stream_mode=self.stream_mode), steps.Restart(slot))
-        line = slot.retrieve if side is Side.SOURCE else slot.store
-        self._channels[side].send_line(line[:4].decode(), line, tag=steps.Move(slot))
+        from_source = side is Side.SOURCE
+        line, progress = (slot.retrieve, slot.source) if from_source else (slot.store, slot.destination)
+        part = slot.transfer.part is not None
+        verb = ("ERET" if part else "RETR") if from_source else ("ESTO" if part else "STOR")
+        self._channels[side].send_line(verb, line, tag=steps.Move(slot, progress))
 
     def _ask_to_rename(self, slot: S) -> None:
         written, name, lines = slot.transfer.write_path, slot.transfer.rename_to, slot.renaming
@@ -129,11 +132,13 @@ class PairBase(ABC, Generic[S]):
 
     def _prepared(self, side: Side, step: object, reply: Reply) -> None:
         """The answer to a command that prepares others."""
+        if not reply.is_error:
+            return
         match step:
-            case steps.Restart(slot) if reply.is_error:
+            case steps.Restart(slot):
                 slot.side(side).fault = classify(reply, side)
                 slot.restart_refused = True
-            case steps.Setup(required=True) if reply.is_error:
+            case steps.Setup(required=True):
                 self._lose(side, replace(classify(reply, side), scope=FaultScope.SESSION))
 
     def _addresses_in(self, reply: Reply) -> tuple[DataAddress, ...]:

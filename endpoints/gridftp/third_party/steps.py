@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from .slots import Slot
+from .slots import FileSide, Slot
 
 
 class Setup(NamedTuple):
@@ -34,9 +34,10 @@ class Restart(NamedTuple):
 
 
 class Move(NamedTuple):
-    """STOR or RETR."""
+    """STOR or RETR. progress: of the side that it goes to."""
 
     slot: Slot
+    progress: FileSide
 
 
 class Rename(NamedTuple):

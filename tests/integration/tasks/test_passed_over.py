@@ -137,7 +137,7 @@ def test_destinations_of_files_are_known_to_their_task_alone(
 def test_files_that_were_begun_are_known_until_they_are_settled(grant: Grant) -> None:
     plain, ranged, renamed, done = find(grant, 100, 100, 100, 100)
     write(grant, progress=[PartialFile(ranged, "0-30", 30), PartialFile(done, "0-50", 50)])
-    pending_files.write_temporary_paths(grant.task_id, grant.epoch, [replace(renamed, temporary_path="/to/.waybill-1")])
+    pending_files.write_temporary_paths(grant.task_id, grant.epoch, [renamed._replace(temporary_path="/to/.waybill-1")])
     write(grant, settled=settled(done))
     begun = pending_files.begun(grant.task_id, grant.epoch, 10)
     assert {(row.id, row.ranges, row.temporary_path) for row in begun} == {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -86,7 +85,7 @@ def test_what_was_in_place_stays_settled_when_a_later_scan_sees_it_changed(grant
 def test_two_sources_for_one_destination_are_found_even_when_it_is_in_place(grant: Grant) -> None:
     add(grant, new("f", skipped=True))
     with pytest.raises(FaultError, match=Kind.AMBIGUOUS_PATH):
-        add(grant, replace(new("f"), source_path="/other", skipped=True))
+        add(grant, new("f")._replace(source_path="/other", skipped=True))
     assert counts(grant) == (1, 1, 0, 0, 0)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import replace
 from typing import TypeVar
 
 import pytest
@@ -119,9 +118,9 @@ def test_a_file_that_arrived_is_continued_under_its_real_name_where_nothing_is_l
     async def work(store: PostgresTaskStore) -> None:
         given, *_ = await store.unscanned(10)
         (row,) = await store.file_items_scanned([(given, FoundFile("/given", "/1", 5, None))])
-        await store.write_temporary_paths([replace(row, temporary_path="/.waybill-1")])
+        await store.write_temporary_paths([row._replace(temporary_path="/.waybill-1")])
         await store.write(Settlement(progress=[PartialFile(row, "0-3", 3)]))
-        await store.write_temporary_paths([replace(row, temporary_path=None)])
+        await store.write_temporary_paths([row._replace(temporary_path=None)])
         await store.write(Settlement(progress=[PartialFile(row, "0-5", 5)]))
         (row,) = await store.pending(10, [])
         assert (row.temporary_path, row.ranges) == (None, "0-5")

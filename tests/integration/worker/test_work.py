@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
@@ -238,7 +237,7 @@ def test_a_fault_is_kept_with_the_file_and_told_once_for_all_files_of_its_kind(a
 def test_the_words_of_a_hostile_server_do_not_spoil_the_history(alice: User, grant: Grant) -> None:
     (file,) = find(grant, 1)
     words = Fault(Kind.UNKNOWN, Side.DESTINATION, advice="", raw="5\0\udcff" + "x" * 100_000)
-    write(grant, faulted=[faulted(replace(file, destination_path="/a\udcff"), None, words)])
+    write(grant, faulted=[faulted(file._replace(destination_path="/a\udcff"), None, words)])
     event = queries.events(alice, grant.task_id).rows[0]
     assert "\0" not in event.details
     assert len(event.details) < 5000
@@ -318,7 +317,7 @@ def test_an_item_can_be_given_up_after_files_of_it_were_found(grant: Grant) -> N
 
 def test_temporary_names_are_remembered_until_the_file_is_settled(grant: Grant) -> None:
     one, two = find(grant, 1, 2)
-    renamed = [replace(one, temporary_path="/to/.tmp\udcff"), replace(two, temporary_path="/to/.tmp2")]
+    renamed = [one._replace(temporary_path="/to/.tmp\udcff"), two._replace(temporary_path="/to/.tmp2")]
     pending_files.write_temporary_paths(grant.task_id, grant.epoch, renamed)
     assert [file.temporary_path for file in pending_files.pending(grant.task_id, grant.epoch, 10)] == [
         "/to/.tmp\udcff",
@@ -331,10 +330,10 @@ def test_temporary_names_are_remembered_until_the_file_is_settled(grant: Grant) 
 def test_what_is_on_disk_under_another_name_is_forgotten_with_the_name(grant: Grant) -> None:
     (file,) = find(grant, 100)
     write(grant, progress=[PartialFile(file, "0-60", 60)])
-    pending_files.write_temporary_paths(grant.task_id, grant.epoch, [replace(file, temporary_path="/to/.tmp")])
+    pending_files.write_temporary_paths(grant.task_id, grant.epoch, [file._replace(temporary_path="/to/.tmp")])
     assert check_sums(grant).bytes_transferred == 0
     assert pending_files.pending(grant.task_id, grant.epoch, 1)[0].ranges == ""
-    named = replace(file, temporary_path="/to/.tmp")
+    named = file._replace(temporary_path="/to/.tmp")
     write(grant, progress=[PartialFile(named, "0-30", 30)])
     pending_files.write_temporary_paths(grant.task_id, grant.epoch, [named])
     assert pending_files.pending(grant.task_id, grant.epoch, 1)[0].ranges == "0-30"
@@ -440,7 +439,7 @@ CALLS: dict[str, Callable[[Grant, FileRow, ItemRow], object]] = {
     "items_faulted": lambda g, f, i: settling.items_faulted(g.task_id, g.epoch, [FaultedItem(i, GONE, None)]),
     "pending": lambda g, f, i: pending_files.pending(g.task_id, g.epoch, 1),
     "write_temporary_paths": lambda g, f, i: pending_files.write_temporary_paths(
-        g.task_id, g.epoch, [replace(f, temporary_path="/t")]
+        g.task_id, g.epoch, [f._replace(temporary_path="/t")]
     ),
     "write settled": lambda g, f, i: write(g, settled=settled(f)),
     "write faulted": lambda g, f, i: write(g, faulted=[faulted(f)]),

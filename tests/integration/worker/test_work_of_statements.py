@@ -154,7 +154,7 @@ class World:
         return [FaultedItem(item, DENIED, NOW if n % 2 else None) for n, item in enumerate(self.items[:BATCH])]
 
     def named(self, files: Sequence[FileRow]) -> list[FileRow]:
-        return [replace(file, temporary_path=f"/1/.waybill-{file.id:020}") for file in files]
+        return [file._replace(temporary_path=f"/1/.waybill-{file.id:020}") for file in files]
 
     def all_done(self) -> None:
         """Nothing is left to do."""

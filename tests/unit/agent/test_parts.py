@@ -29,7 +29,7 @@ GAPS = st.lists(st.tuples(st.integers(0, 200 * MB), st.integers(1, 50 * MB)), ma
 
 @given(st.integers(0, 300 * MB), GAPS, st.integers(1, 16))
 def test_the_parts_are_what_is_missing_each_octet_once(size: int, had: RangeSet, streams: int) -> None:
-    parts = split(replace(FILE, size=size), had, streams)
+    parts = split(FILE._replace(size=size), had, streams)
     assert [(part.start, part.end) for part in parts] == sorted((part.start, part.end) for part in parts)
     assert RangeSet((part.start, part.end) for part in parts) == RangeSet(had.gaps(size))
     assert sum(part.end - part.start for part in parts) == sum(end - start for start, end in had.gaps(size))
@@ -38,7 +38,7 @@ def test_the_parts_are_what_is_missing_each_octet_once(size: int, had: RangeSet,
 
 def test_a_file_has_as_many_parts_as_streams_and_none_is_too_small_to_pay() -> None:
     assert len(split(FILE, RangeSet(), 4)) == 4
-    assert len(split(replace(FILE, size=40 * MB), RangeSet(), 8)) == round(40 * MB / MIN_PART)
+    assert len(split(FILE._replace(size=40 * MB), RangeSet(), 8)) == round(40 * MB / MIN_PART)
     assert split(FILE, RangeSet(), 4)[-1].asked == (192 * MB, 256 * MB + 1), "a file that has grown is noticed"
 
 
@@ -46,8 +46,8 @@ def test_a_file_has_as_many_parts_as_streams_and_none_is_too_small_to_pay() -> N
     ("file", "parted"),
     [
         (FILE, True),
-        (replace(FILE, size=100_000), False),
-        (replace(FILE, size=100_000, ranges="0-50000"), True),
+        (FILE._replace(size=100_000), False),
+        (FILE._replace(size=100_000, ranges="0-50000"), True),
     ],
 )
 def test_large_and_continued_files_go_in_parts(file: FileRow, parted: bool) -> None:
@@ -165,8 +165,8 @@ async def test_a_large_file_takes_all_streams_and_gets_its_size_when_all_parts_a
 @pytest.mark.parametrize("size", [100_000, 256 * MB])
 async def test_a_file_whose_ranges_cannot_be_read_is_sent_from_the_start(size: int, ranges: str) -> None:
     streams = Streams()
-    file = replace(FILE, size=size)
-    streams.lane.feed(replace(file, ranges=ranges))
+    file = FILE._replace(size=size)
+    streams.lane.feed(file._replace(ranges=ranges))
     while not any(isinstance(event, FileSettled) for event in streams.lane._events):
         await streams.until_fed(1)
         streams.all[0].arrive()
@@ -225,7 +225,7 @@ async def test_a_part_that_is_refused_ends_its_file_and_not_the_lane() -> None:
     assert event.trusted == RangeSet([(128 * MB, 256 * MB)])
     assert event.trusted is not None
     assert streams.lane.alive
-    streams.lane.feed(replace(FILE, ranges=event.trusted.format()))
+    streams.lane.feed(FILE._replace(ranges=event.trusted.format()))
     await asyncio.sleep(0.01)
     assert isinstance(first.fed[-1], FilePart)
     assert (first.fed[-1].start, first.fed[-1].end) in ((0, 64 * MB), (64 * MB, 128 * MB))
@@ -234,7 +234,7 @@ async def test_a_part_that_is_refused_ends_its_file_and_not_the_lane() -> None:
 
 async def test_a_file_whose_size_cannot_be_set_is_no_arrival() -> None:
     streams = Streams()
-    whole = replace(FILE, ranges=f"0-{FILE.size}")
+    whole = FILE._replace(ranges=f"0-{FILE.size}")
     streams.all[0].refuses = make_fault(Kind.PERMISSION_DENIED, side=Side.DESTINATION)
     streams.lane.feed(whole)
     (event,) = await outcomes(streams.lane, 1)

@@ -145,11 +145,11 @@ def test_the_name_of_a_temporary_file_tells_of_a_part_under_the_real_one() -> No
     names = TemporaryNames()
     row = FileRow(1, 1, "/src/f", "/dst/f", 5)
     assert partials(row) == []
-    assert partials(replace(row, ranges="0-3")) == ["/dst/f"]
+    assert partials(row._replace(ranges="0-3")) == ["/dst/f"]
     clean = names.give(row)
     assert partials(clean) == [clean.temporary_path]
-    begun = names.give(replace(row, begun=True))
-    again = names.give(replace(begun, ranges="0-3"))
+    begun = names.give(row._replace(begun=True))
+    again = names.give(begun._replace(ranges="0-3"))
     for one in (begun, again):
         assert partials(one) == [one.temporary_path, "/dst/f"]
         assert names.named_here(one)

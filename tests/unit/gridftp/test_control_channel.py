@@ -36,7 +36,7 @@ def apply(channel: ControlChannel, what: ControlInput) -> list[ControlEvent]:
 
 def ready() -> ControlChannel:
     channel = ControlChannel()
-    assert isinstance(next(iter(channel.receive(b"220 hello\r\n"))), Greeting)
+    assert isinstance(channel.receive(b"220 hello\r\n")[0], Greeting)
     return channel
 
 

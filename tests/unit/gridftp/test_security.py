@@ -97,7 +97,7 @@ def established() -> tuple[Server, MessageProtection]:
 
 def channel_of(protection: MessageProtection) -> ControlChannel:
     channel = ControlChannel()
-    assert isinstance(next(channel.receive(b"220 hello\r\n")), Greeting)
+    assert isinstance(channel.receive(b"220 hello\r\n")[0], Greeting)
     channel.protect(protection)
     return channel
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pytest
 
@@ -163,7 +162,7 @@ async def test_a_file_that_is_another_one_after_each_arrival_fails_and_names_why
 
     async def odd(session: MemorySession, path: str) -> Entry:
         entry = await stat(session, path)
-        return replace(entry, size=entry.size + 1) if path == name.replace("/src", "/dst") else entry
+        return entry._replace(size=entry.size + 1) if path == name.replace("/src", "/dst") else entry
 
     monkeypatch.setattr(MemorySession, "stat", odd)
     assert await world.run() == "FAILED"

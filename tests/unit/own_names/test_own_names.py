@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
-
 import pytest
 
 from tests.unit.engine.world import World
@@ -32,6 +30,6 @@ async def test_what_another_task_has_under_way_is_left_out_of_a_scan() -> None:
 
 def test_a_file_under_another_name_is_the_same_in_all_else() -> None:
     """For a row with a value of its own in each field."""
-    values = {one.name: object() for one in fields(FileRow)}
+    values = {name: object() for name in FileRow._fields}
     row = FileRow(**values)  # type: ignore[arg-type]
-    assert row.under("/d/.t") == replace(row, temporary_path="/d/.t")
+    assert row.under("/d/.t") == row._replace(temporary_path="/d/.t")

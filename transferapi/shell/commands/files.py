@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from itertools import chain, islice
 
 from endpoints import concurrency_limits, operations, registry
@@ -141,7 +140,7 @@ def _show_file(context: Context, arguments: Arguments, entry: Entry, text: str) 
     if arguments["form"] != "text" or arguments["fields"]:
         _ROW.show(context, arguments, [entry], single=True)
         return
-    named = replace(entry, name=given)
+    named = entry._replace(name=given)
     context.out("".join(listing.long([named]) if arguments["long"] else listing.short([named])))
 
 

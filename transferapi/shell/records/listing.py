@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 
 from endpoints.gridftp.facts import Entry
@@ -16,7 +15,7 @@ _UNKNOWN = "?"
 
 def itself(entry: Entry, name: str) -> Entry:
     """The line of a folder in its own listing: `.` or `..`."""
-    return replace(entry, name=name, kind="dir", link_target=None)
+    return entry._replace(name=name, kind="dir", link_target=None)
 
 
 def short(entries: Iterable[Entry]) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from endpoints.gridftp.faults import Fault, FaultScope, Kind
@@ -56,7 +56,7 @@ class FaultHandler:
 
     def file_refused(self, file: FileRow, refused: FileRefused, *, lane_alive: bool) -> None:
         """Handle a file that met a fault in a lane."""
-        file, fault = replace(file, begun=refused.begun or file.begun), refused.fault
+        file, fault = file._replace(begun=refused.begun or file.begun), refused.fault
         if refused.unnamed and fault.kind in RENAME_REFUSALS and not self._feeder.renames_all:
             self._background.start(self._write_in_place(file, fault))
             return
@@ -94,12 +94,12 @@ class FaultHandler:
         elif isinstance(decision, Fail | PassOver):
             passed_over = isinstance(decision, PassOver)
             lost = FaultedFile(file, fault, None, "", new_size, passed_over, checksummed)
-            left = replace(file, ranges=ranges or file.ranges)
+            left = file._replace(ranges=ranges or file.ranges)
             self._background.start(self._give_up(lost, [] if self._feeder.untouched(left) else [left]))
 
     def arrived_file_faulted(self, file: FileRow, fault: Fault, **details: Any) -> None:
         """`file_faulted` for a file that arrived completely and is wrong."""
-        self.file_faulted(replace(file, begun=True), fault, **details)
+        self.file_faulted(file._replace(begun=True), fault, **details)
 
     def _send_again(self, files: Sequence[FileRow]) -> None:
         self._file_queue.put_back(files)
@@ -111,7 +111,7 @@ class FaultHandler:
     async def _send_from_start(self, files: Sequence[FileRow]) -> None:
         """Send these files again from the start: a drained lane may have removed what was written of them."""
         await self._settlement_writer.delete_progress(files)
-        self._send_again([replace(file, ranges="") for file in files])
+        self._send_again([file._replace(ranges="") for file in files])
 
     async def _write_in_place(self, file: FileRow, fault: Fault) -> None:
         """The server does not rename: the next attempt writes the file under its real name."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 
 from endpoints.gridftp.facts import Entry
 from endpoints.gridftp.faults import FaultError, Kind, Side, make_fault
@@ -59,7 +58,7 @@ class FileInspector:
             self._file_queue.put_back(await self._suspects.rename([file]))
         elif not file.temporary_path and await self._work.store.others_write():
             # The real name may belong to a file of another task by now: it is neither continued nor removed.
-            self._file_queue.put_back(await self._suspects.rename([replace(file, ranges="", begun=False)]))
+            self._file_queue.put_back(await self._suspects.rename([file._replace(ranges="", begun=False)]))
         elif octets(file.ranges) == file.size and not file.temporary_path:
             self._post_transfer.accept(SettledFile(file, 0))
         else:
@@ -74,7 +73,7 @@ class FileInspector:
 
     async def _send_new_version(self, file: FileRow, source: Entry) -> None:
         """Send the source as it is now from the start; the row gets its size and time first."""
-        now = replace(file, size=source.size, modified=source.modified)
+        now = file._replace(size=source.size, modified=source.modified)
         (renamed,) = await self._suspects.rename([now])
         await self._work.store.source_changed([renamed])
         details = f"{file.source_path}: {file.size} octets before, {source.size} now"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import replace
 
 from endpoints.gridftp.ranges import RangeSet
 from endpoints.gridftp.third_party.slots import FileEvent, FileProgress, FileRefused, FileReturned, FileSettled
@@ -125,7 +124,7 @@ class LaneManager:
         await asyncio.gather(self._lane_pool.close(lane_slots), self._lane_pool.abort())
         for lane_slot in lane_slots:
             lost = [row for row in lane_slot.under_way.values() if not row.ranges and row.id not in self._on_disk]
-            self._suspects.add(replace(row, begun=True) if row.id in begun else row for row in lost)
+            self._suspects.add(row._replace(begun=True) if row.id in begun else row for row in lost)
         self._lane_slots.clear()
         await self._suspects.close(rename=rename_suspects)
 
@@ -239,7 +238,7 @@ class LaneManager:
                     partial = self._left(file, lane_slot) or bool(file.ranges)
                     suspect = suspect or self._feeder.renames_all
                     group = returned.suspect if suspect else returned.partial if partial else returned.fresh
-                    group.append(replace(file, begun=True) if begun else file)
+                    group.append(file._replace(begun=True) if begun else file)
                 case _:
                     raise AssertionError(event)
         self._file_queue.left_lanes(came_back)
@@ -251,7 +250,7 @@ class LaneManager:
         if not refused.trusted and self._lane_pool.lost_to_full_server(lane_slot, refused.fault):
             # Other lanes are open: the file goes there, and its server was only asked for too much.
             self._background.start(self._lane_pool.limit_without(refused.fault))
-            returned.suspect.append(replace(file, begun=True) if refused.begun else file)
+            returned.suspect.append(file._replace(begun=True) if refused.begun else file)
         else:
             self._faults.file_refused(file, refused, lane_alive=lane_slot.lane.alive)
 

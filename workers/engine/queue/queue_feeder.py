@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
 from itertools import chain
 from typing import TypeVar
 
@@ -178,7 +177,7 @@ class QueueFeeder:
         """The server does not give a file its real name: remove it, and write it under that name the next time."""
         self._real_names.add(row)
         await self.remove([row.temporary_path or ""])
-        return replace(row, temporary_path=None, ranges="")
+        return row._replace(temporary_path=None, ranges="")
 
     def of_lost_workers(self, row: FileRow) -> Sequence[str]:
         """`TemporaryNames.of_lost_workers`."""

@@ -12,7 +12,6 @@ import hashlib
 import re
 import secrets
 from collections.abc import Sequence
-from dataclasses import replace
 
 from transferapi.tasks.records import FileRow
 
@@ -52,7 +51,9 @@ def partials(row: FileRow) -> list[str]:
 
 def earlier_names(row: FileRow) -> list[str]:
     """The temporary paths that this file had when a computer went away, and kept what lay there."""
-    folder, _, _ = (row.temporary_path or "").rpartition("/")
+    if not row.temporary_path:
+        return []
+    folder, _, _ = row.temporary_path.rpartition("/")
     marks = _marks(row)
     older = [_BETWEEN.join(marks[number:]) for number in range(1, len(marks))]
     return [f"{folder}/{_PREFIX}{one}{suffix}" for one in older for suffix in ("", BEGUN)]
@@ -83,7 +84,7 @@ class TemporaryNames:
     def own(self, row: FileRow) -> FileRow:
         """The same file, to be written from the start under its own name in this lease."""
         name = _own_name(self._mark, row)
-        fresh = replace(row, ranges="", suspect=False) if row.ranges or row.suspect else row
+        fresh = row._replace(ranges="", suspect=False) if row.ranges or row.suspect else row
         return fresh.under(name)
 
     def give(self, row: FileRow, *, stays: bool = False) -> FileRow:
@@ -96,7 +97,7 @@ class TemporaryNames:
         kept = earlier if len(earlier) < _MOST_MARKS else []
         marks = _BETWEEN.join([self._mark[:_LEASE] + secrets.token_hex(_FILE // 2), *kept])
         name = f"{_folder(row)}/{_PREFIX}{marks}{BEGUN if has_begun(row) else ''}"
-        return replace(row, temporary_path=name, ranges="", suspect=False)
+        return row._replace(temporary_path=name, ranges="", suspect=False)
 
     def named_here(self, row: FileRow) -> bool:
         """Whether this slice gave the file its temporary name."""
@@ -128,4 +129,4 @@ class RealNames:
 
     def apply(self, row: FileRow) -> FileRow:
         """The file without its temporary name, where it is written under its real one."""
-        return replace(row, temporary_path=None) if self.has(row) and not row.ranges else row
+        return row._replace(temporary_path=None) if self.has(row) and not row.ranges else row

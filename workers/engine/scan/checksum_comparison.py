@@ -157,4 +157,5 @@ class ChecksumComparison:
                 return replace(one, fault=answer)
         if isinstance(source, Fault) or isinstance(destination, Fault):
             return one
-        return replace(one, found=replace(one.found, skipped=source == destination, checksummed=one.found.size))
+        found = one.found._replace(skipped=source == destination, checksummed=one.found.size)
+        return replace(one, found=found)

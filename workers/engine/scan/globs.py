@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import replace
 
 from endpoints.gridftp.facts import Entry
 from endpoints.gridftp.faults import Fault, FaultError, FaultScope, Kind, Side
@@ -72,7 +71,8 @@ class Expansion:
             folder = f"{folder}/{name}"
             at += 1
         if at == len(components):
-            yield above, self._filter_last([replace(await self._control_sessions.stat(Side.SOURCE, folder), name=name)])
+            entry = await self._control_sessions.stat(Side.SOURCE, folder)
+            yield above, self._filter_last([entry._replace(name=name)])
         elif name in ("", "~") or (await self._control_sessions.stat(Side.SOURCE, folder)).is_directory:
             async for found in self._matching(folder, components[at]):
                 if at == len(components) - 1:

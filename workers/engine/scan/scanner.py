@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from dataclasses import replace
 from datetime import datetime
 
 from endpoints.gridftp.facts import Entry
@@ -166,7 +165,7 @@ class Scanner:
                 elif result.is_directory and not (item.symlink or self.is_link(result)):
                     walks.append(self.make_walk(item))
                 else:
-                    found = replace(self.make_file(item, result), absent=item.id in absent)
+                    found = self.make_file(item, result)._replace(absent=item.id in absent)
                     files.append((item, found, result))
             except UnreachableError:
                 raise

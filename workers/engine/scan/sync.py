@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
 from weakref import WeakSet
 
 from endpoints.gridftp.facts import Entry
@@ -69,9 +68,9 @@ class WalkSync:
         """Return the file if it can be decided now; None: it is compared by checksum."""
         match verdict(self._level, found, there):
             case Verdict.SEND:
-                return replace(found, absent=True) if there is None else found
+                return found._replace(absent=True) if there is None else found
             case Verdict.IN_PLACE:
-                return replace(found, skipped=True)
+                return found._replace(skipped=True)
             case Verdict.COMPARE:
                 await self._contents.put(item, found)
                 return None

@@ -264,7 +264,7 @@ class Walk:
         source = f"{folder.source}/{entry.name}"
         if self._real_root is not None and entry.link_target:
             real = self._real_root + source.removeprefix(self._root.source)
-            entry = replace(entry, link_target=relative(entry.link_target, real, self._real_root))
+            entry = entry._replace(link_target=relative(entry.link_target, real, self._real_root))
         try:
             listing.found.append(found_link(source, f"{folder.destination}/{entry.name}", entry))
         except FaultError as error:
@@ -435,7 +435,7 @@ class Walk:
         if self._preparing is None or not self._preparing.result():
             return found
         root = self._root.destination
-        return [replace(one, absent=True) if parent(one.destination_path or "") == root else one for one in found]
+        return [one._replace(absent=True) if parent(one.destination_path or "") == root else one for one in found]
 
     async def _add(self, found: Sequence[FoundFile]) -> None:
         """Write these; a file whose destination belongs to another source is left out."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from endpoints.gridftp.facts import Entry
 from endpoints.gridftp.ranges import RangeError, RangeSet
 from endpoints.gridftp.third_party.slots import MAX_RANGES
@@ -21,9 +19,10 @@ def octets(ranges: str) -> int:
 def readable(file: FileRow) -> FileRow:
     """The file as a lane continues it: without ranges that cannot be read, so that it is sent from the start."""
     try:
-        RangeSet.parse(file.ranges, MAX_RANGES)
+        if file.ranges:
+            RangeSet.parse(file.ranges, MAX_RANGES)
     except RangeError:
-        return replace(file, ranges="")
+        return file._replace(ranges="")
     return file
 
 

@@ -7,7 +7,6 @@ preserve_timestamp: the modification time (`timestamps`). docs/decisions/0007-ve
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 
 from transferapi.tasks.records import PartialFile, SettledFile
 from workers.engine.work import LONGEST_WAIT, SliceContext
@@ -67,7 +66,7 @@ class PostTransfer:
         """Take a file that has arrived completely, as far as sizes and replies show."""
         if arrived.file.temporary_path:
             # It has its final name by now, where the next slice must look for it.
-            arrived = replace(arrived, file=arrived.file.under(None))
+            arrived = arrived._replace(file=arrived.file.under(None))
         if not (self._verify_all or (arrived.file.checksum and arrived.file.checksum.value)):
             self._agreed(arrived)
         elif not is_large(arrived):

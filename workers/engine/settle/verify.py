@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Protocol
 
 from endpoints.gridftp.faults import Fault, FaultError, FaultScope, Kind, Side
@@ -201,7 +200,7 @@ class Verifier:
         file, size = arrived.file, size_of(arrived)
         fault = mismatch(file.checksum, algorithm, source, destination)
         if fault is None:
-            self._agreed(replace(arrived, checksum=Checksum(algorithm, destination), checksummed=size))
+            self._agreed(arrived._replace(checksum=Checksum(algorithm, destination), checksummed=size))
         else:
             self._fault(file, fault, new_size=arrived.new_size, checksummed=size)
 
