@@ -28,6 +28,7 @@ from deploy.stack.redis import Redis
 from identity.vault.keys import new_key, parse_keys
 from tests import real_clients
 from tests.database import delete_rows_in_place_of_truncating
+from tests.durations import Recorder
 from tests.gridftp import myproxy, toolkit
 from tests.gridftp.authority import Authority, write_gridmap
 from tests.gridftp.myproxy import MyProxyServer
@@ -70,6 +71,8 @@ def pytest_configure(config: pytest.Config) -> None:
     hypothesis.settings.register_profile("waybill", deadline=None)
     hypothesis.settings.load_profile("waybill")
     delete_rows_in_place_of_truncating()
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Recorder(config))
     global _own_folder
     if config.option.basetemp is None:
         _own_folder = Path(tempfile.mkdtemp(prefix="waybill-pytest-"))
