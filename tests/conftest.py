@@ -16,17 +16,17 @@ from typing import Any
 import hypothesis
 import pytest
 import pytest_django
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from django.conf import settings
 from django.core.signals import setting_changed
 from django.db import connections
 
 from deploy.endpoint.authority import CertificateFiles
 from deploy.endpoint.toolkit import SERVER
-from deploy.stack.home import new_rsa_key
 from deploy.stack.postgres import Postgres
 from deploy.stack.redis import Redis
 from identity.vault.keys import new_key, parse_keys
-from tests import real_clients
+from tests import kept_keys, real_clients
 from tests.database import delete_rows_in_place_of_truncating
 from tests.durations import Recorder
 from tests.gridftp import myproxy, toolkit
@@ -87,7 +87,14 @@ def _configure_service() -> None:
     settings.LOGGING_CONFIG = None
     # Tests may send any number of requests, except those of the rate limit itself.
     settings.RATE_LIMIT = 0
-    settings.OAUTH2_PROVIDER["OIDC_RSA_PRIVATE_KEY"] = new_rsa_key()
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    cache = getattr(session.config, "cache", None)
+    if cache is not None and os.access(keys := cache.mkdir("waybill-keys"), os.W_OK):
+        kept_keys.keep_in(Path(keys))
+    key = kept_keys.rsa_key().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    settings.OAUTH2_PROVIDER["OIDC_RSA_PRIVATE_KEY"] = key.decode()
 
 
 @pytest.hookimpl(optionalhook=True)

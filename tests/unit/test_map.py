@@ -82,7 +82,7 @@ def test_the_map_names_functions_of_each_step() -> None:
 
 
 def named_in_pages(pattern: str | re.Pattern[str]) -> list[tuple[str, str]]:
-    """What matches, with its page; CONTRIBUTING names old modules in its table of what moved."""
+    """The matches, each with its page; CONTRIBUTING names old modules in its table of what moved."""
     texts = {name_of(path): path.read_text().partition("## Moved modules")[0] for path in PAGES}
     found = [(name, one) for name, text in texts.items() for one in re.findall(pattern, text)]
     assert found
