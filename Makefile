@@ -13,7 +13,7 @@ TEST_PROCESSES := 4
 FAULTS :=
 DRILL_FOLDER := $(or $(TMPDIR),/tmp)/waybill-drill
 
-.PHONY: help up port down status logs test check lint unit map venv venv-test lock audit bench drill rehearsal agent release
+.PHONY: help up port down status logs test nightly check lint unit map venv venv-test lock audit bench drill rehearsal agent release
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-8s %s\n", $$1, $$2}' Makefile
@@ -34,7 +34,9 @@ status: venv ## what is running
 logs: venv ## follow the logs
 	@exec $(VENV)/bin/waybill logs
 
-test: venv-test ## install what the tests need, then lint and run them all
+# What tests need beside the environment.
+.PHONY: test-tools
+test-tools: venv-test
 	@deploy/endpoint/install-toolkit.sh --if-allowed
 	@tests/clients/install.sh .clients
 	@tests/install-browser.sh
@@ -42,8 +44,13 @@ test: venv-test ## install what the tests need, then lint and run them all
 	@tests/install-tools.sh
 	@tests/install-ftp-servers.sh .ftp-servers
 	@tests/install-pgbouncer.sh .pgbouncer
+
+test: test-tools ## install what the tests need, then lint and run all but the nightly ones
 	@$(MAKE) --no-print-directory lint
-	@$(VENV)/bin/pytest -n $(TEST_PROCESSES) </dev/null
+	@$(VENV)/bin/pytest -n $(TEST_PROCESSES) -m "not nightly" </dev/null
+
+nightly: test-tools ## the tests of upgrades, of releases, of other Pythons, and of benchmarks: before a release, too
+	@$(VENV)/bin/pytest -n 2 -m nightly </dev/null
 
 check: venv-test ## lint and the unit tests, in about a minute
 	@$(MAKE) --no-print-directory --output-sync=target -j 2 lint unit
@@ -63,7 +70,7 @@ map: venv-test ## write the pictures and tables of docs/architecture.md and the 
 agent: venv ## write waybill-connect.pyz, the agent in one file, and its SHA-256
 	@$(PYTHON_IN_VENV) -m deploy.release.agent waybill-connect.pyz
 
-release: venv-test ## build the archives, the image and the SBOM of the newest commit into dist/, with their hashes
+release: nightly ## run the nightly tests, and build the archives, the image and the SBOM of the newest commit into dist/, with their hashes
 	@$(PYTHON_IN_VENV) -m deploy.release $(RELEASE)
 
 venv: ## the virtual environment of `make up`

@@ -16,18 +16,19 @@ from typing import Any
 import hypothesis
 import pytest
 import pytest_django
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from django.conf import settings
 from django.core.signals import setting_changed
 from django.db import connections
 
 from deploy.endpoint.authority import CertificateFiles
 from deploy.endpoint.toolkit import SERVER
-from deploy.stack.home import new_rsa_key
 from deploy.stack.postgres import Postgres
 from deploy.stack.redis import Redis
 from identity.vault.keys import new_key, parse_keys
-from tests import real_clients
+from tests import kept_keys, real_clients
 from tests.database import delete_rows_in_place_of_truncating
+from tests.durations import Recorder
 from tests.gridftp import myproxy, toolkit
 from tests.gridftp.authority import Authority, write_gridmap
 from tests.gridftp.myproxy import MyProxyServer
@@ -70,6 +71,8 @@ def pytest_configure(config: pytest.Config) -> None:
     hypothesis.settings.register_profile("waybill", deadline=None)
     hypothesis.settings.load_profile("waybill")
     delete_rows_in_place_of_truncating()
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Recorder(config))
     global _own_folder
     if config.option.basetemp is None:
         _own_folder = Path(tempfile.mkdtemp(prefix="waybill-pytest-"))
@@ -84,7 +87,14 @@ def _configure_service() -> None:
     settings.LOGGING_CONFIG = None
     # Tests may send any number of requests, except those of the rate limit itself.
     settings.RATE_LIMIT = 0
-    settings.OAUTH2_PROVIDER["OIDC_RSA_PRIVATE_KEY"] = new_rsa_key()
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    cache = getattr(session.config, "cache", None)
+    if cache is not None and os.access(keys := cache.mkdir("waybill-keys"), os.W_OK):
+        kept_keys.keep_in(Path(keys))
+    key = kept_keys.rsa_key().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    settings.OAUTH2_PROVIDER["OIDC_RSA_PRIVATE_KEY"] = key.decode()
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -23,6 +23,7 @@ from identity.gsi.distinguished_names import slash_name
 from identity.gsi.errors import UntrustedError
 from identity.gsi.trust import TrustFolder
 from identity.gsi.x509 import INHERIT_ALL, PROXY_CERT_INFO, PrivateKey, X509Credential
+from tests import kept_keys
 
 #: When all these tests take place.
 NOW = datetime(2026, 6, 15, 12, tzinfo=UTC)
@@ -44,7 +45,7 @@ _OIDS = {
 @cache
 def rsa_key(number: int = 0, bits: int = 2048) -> rsa.RSAPrivateKey:
     """Always the same key for the same number, within one run."""
-    return rsa.generate_private_key(65537, bits)
+    return kept_keys.rsa_key(bits)
 
 
 @cache

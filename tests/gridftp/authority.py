@@ -7,13 +7,19 @@ from pathlib import Path
 
 from deploy.endpoint import authority
 from deploy.endpoint.authority import LEAF, CertificateFiles, replace_file
+from tests import kept_keys
 
 USER_DAYS = 365
 
 
 class Authority(authority.Authority):
+    """Its keys are `kept_keys`."""
+
     def __init__(self, folder: Path, *, name: str = "Authority", namespace: str = "/O=Grid/OU=Waybill Test") -> None:
         super().__init__(folder, name=name, namespace=namespace)
+
+    def _new_key(self, path: Path) -> None:
+        self._keep(path, kept_keys.rsa_pem(), 0o600)
 
     def trust(self, other: Authority) -> None:
         """Users of this folder trust the other authority from now on."""

@@ -18,10 +18,13 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_ssh_private_key
+
 from deploy.endpoint.toolkit import server_program
 from deploy.stack.child import spawn, stop, wait_ready
 from deploy.stack.errors import StartError
 from deploy.stack.free_ports import free_port
+from tests import kept_keys
 from tests.waiting import descendants_of
 
 from .toolkit import LOOPBACK, PORT_TRIES, START_SECONDS, hand_over, unprivileged_account
@@ -65,7 +68,14 @@ def _sshd() -> str | None:
 
 
 def make_key(path: Path, kind: str, passphrase: str = "", *options: str) -> Path:
-    """Create a key pair at `path` and `path`.pub."""
+    """Create a key pair at `path` and `path`.pub; without a passphrase it is one of `kept_keys`."""
+    if not passphrase:
+        path.touch(0o600)
+        path.write_bytes(kept_keys.ssh_key(kind, *options))
+        public = load_ssh_private_key(path.read_bytes(), None).public_key()
+        line = public.public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
+        path.with_name(f"{path.name}.pub").write_text(f"{line} waybill test\n")
+        return path
     words = ["ssh-keygen", "-q", "-t", kind, "-N", passphrase, "-C", "waybill test", "-f", str(path), *options]
     subprocess.run(words, check=True, timeout=KEYGEN_SECONDS, stdin=subprocess.DEVNULL, capture_output=True)
     return path

@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from jwcrypto import jwk, jws
 
 from identity.federation.providers import Provider, parse_providers
+from tests import kept_keys
 from tests.integration.pages import Browser
 from tests.servers.lying_https import LyingServer, answer
 
@@ -28,7 +29,8 @@ SUBJECT = "248289761001"
 
 
 def rsa_key(kid: str, bits: int = 2048, **more: str) -> jwk.JWK:
-    return jwk.JWK.generate(kty="RSA", size=bits, kid=kid, **more)
+    numbers = jwk.JWK.from_pem(kept_keys.rsa_pem(bits)).export(private_key=True, as_dict=True)
+    return jwk.JWK(**numbers | {"kid": kid} | more)
 
 
 #: For the honest provider of each test: a new one takes a tenth of a second. Others have keys of their own.

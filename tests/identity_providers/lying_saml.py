@@ -23,6 +23,8 @@ from lxml import etree
 from signxml.algorithms import CanonicalizationMethod
 from signxml.signer import XMLSigner
 
+from tests import kept_keys
+
 NS = {
     "saml": "urn:oasis:names:tc:SAML:2.0:assertion",
     "samlp": "urn:oasis:names:tc:SAML:2.0:protocol",
@@ -54,7 +56,7 @@ def moment(seconds: float = 0) -> str:
 
 
 def new_key() -> rsa.RSAPrivateKey:
-    return rsa.generate_private_key(65537, 2048)
+    return kept_keys.rsa_key()
 
 
 #: For the honest institution of each test: a new one takes a tenth of a second. Others have keys of their own.

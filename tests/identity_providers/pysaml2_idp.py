@@ -6,9 +6,9 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
+from tests import kept_keys
 from tests.identity_providers.lying_saml import certificate_of
 
 XMLSEC = shutil.which("xmlsec1")
@@ -23,7 +23,7 @@ class Pysaml2Idp:
         from saml2.config import IdPConfig
         from saml2.metadata import entity_descriptor
 
-        key = rsa.generate_private_key(65537, 2048)
+        key = kept_keys.rsa_key()
         pem = key.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption())
         (folder / "key.pem").write_bytes(pem)
         (folder / "certificate.pem").write_bytes(certificate_of(key).public_bytes(Encoding.PEM))

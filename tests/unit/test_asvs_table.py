@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-import pytest
-
 from transferapi.config import CHECKOUT
 
 #: Requirements of levels 1 and 2 in the chapters V1 to V16 of ASVS 5.0.0.
@@ -34,10 +32,15 @@ def test_every_requirement_has_a_row() -> None:
     assert len(rows()) == REQUIREMENTS
 
 
-@pytest.mark.parametrize(("number", "covered"), rows().items())
-def test_a_row_names_what_there_is_or_a_reason(number: str, covered: str) -> None:
-    assert _NAMED.findall(covered) or any(reason in covered for reason in _REASONS)
-    assert_named_are_there(covered)
+def test_a_row_names_what_there_is_or_a_reason() -> None:
+    empty = [number for number, covered in rows().items() if not (_NAMED.findall(covered) or _has_reason(covered))]
+    assert empty == []
+    for covered in rows().values():
+        assert_named_are_there(covered)
+
+
+def _has_reason(covered: str) -> bool:
+    return any(reason in covered for reason in _REASONS)
 
 
 def test_the_table_of_attacks_names_tests_that_there_are() -> None:
@@ -51,4 +54,5 @@ def assert_named_are_there(covered: str) -> None:
     for one in _NAMED.findall(covered):
         path, _, name = one.partition("::")
         text = (CHECKOUT / path).read_text()
-        assert not path.startswith("tests/") or re.search(rf"^(?:async )?def {re.escape(name)}\(", text, re.MULTILINE)
+        is_there = re.search(rf"^(?:async )?def {re.escape(name)}\(", text, re.MULTILINE)
+        assert not path.startswith("tests/") or is_there, one

@@ -69,10 +69,10 @@ def names_in(path: str) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("path", PAGES, ids=name_of)
-def test_every_function_that_a_page_names_exists(path: Path) -> None:
-    places = _PLACE.findall(path.read_text())
-    assert [place for place in places if not (ROOT / place[0]).exists() or place[1] not in names_in(place[0])] == []
+def test_every_function_that_a_page_names_exists() -> None:
+    places = [(name_of(path), *place) for path in PAGES for place in _PLACE.findall(path.read_text())]
+    assert places
+    assert [one for one in places if not (ROOT / one[1]).exists() or one[2] not in names_in(one[1])] == []
 
 
 def test_the_map_names_functions_of_each_step() -> None:
@@ -81,20 +81,24 @@ def test_the_map_names_functions_of_each_step() -> None:
     assert [row for row in rows if not _PLACE.search(row)] == []
 
 
-@pytest.mark.parametrize("path", PAGES, ids=name_of)
-def test_every_path_that_a_page_names_exists(path: Path) -> None:
-    """Paths that begin with one of our folders; CONTRIBUTING names old ones in its table of what moved."""
-    text = path.read_text().partition("## Moved modules")[0]
+def named_in_pages(pattern: str | re.Pattern[str]) -> list[tuple[str, str]]:
+    """The matches, each with its page; CONTRIBUTING names old modules in its table of what moved."""
+    texts = {name_of(path): path.read_text().partition("## Moved modules")[0] for path in PAGES}
+    found = [(name, one) for name, text in texts.items() for one in re.findall(pattern, text)]
+    assert found
+    return found
+
+
+def test_every_path_that_a_page_names_exists() -> None:
+    """Paths that begin with one of our folders."""
     tops = {name.partition("/")[0] for name in tracked() if "/" in name}
-    named = [found for found in _PATH.findall(text) if found.partition("/")[0] in tops]
-    assert [found for found in named if not (ROOT / found).exists()] == []
+    named = [(name, found) for name, found in named_in_pages(_PATH) if found.partition("/")[0] in tops]
+    assert [(name, found) for name, found in named if not (ROOT / found).exists()] == []
 
 
-@pytest.mark.parametrize("path", PAGES, ids=name_of)
-def test_every_module_that_a_page_names_exists(path: Path) -> None:
-    text = path.read_text().partition("## Moved modules")[0]
+def test_every_module_that_a_page_names_exists() -> None:
     known = {name.rpartition("/")[2] for name in tracked()}
-    assert [found for found in re.findall(r"`(\w+\.py)`", text) if found not in known] == []
+    assert [(name, found) for name, found in named_in_pages(r"`(\w+\.py)`") if found not in known] == []
 
 
 @cache
@@ -103,8 +107,12 @@ def tracked() -> list[str]:
     return listed.stdout.split("\0")
 
 
-@pytest.mark.parametrize("path", [*PAGES, ROOT / "CHANGELOG.md"], ids=name_of)
-def test_every_link_leads_somewhere(path: Path) -> None:
+def test_every_link_leads_somewhere() -> None:
+    pages = [*PAGES, ROOT / "CHANGELOG.md"]
+    assert {name_of(path): broken for path in pages if (broken := _broken_links(path))} == {}
+
+
+def _broken_links(path: Path) -> list[str]:
     broken = []
     for target, anchor in _LINK.findall(path.read_text()):
         if "://" in target or target.startswith("mailto:"):
@@ -112,7 +120,7 @@ def test_every_link_leads_somewhere(path: Path) -> None:
         there = (path.parent / target).resolve() if target else path
         if not there.exists() or (anchor and there.suffix == ".md" and anchor[1:] not in anchors(there)):
             broken.append(target + anchor)
-    assert broken == []
+    return broken
 
 
 @cache

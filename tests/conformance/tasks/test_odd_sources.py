@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 import pytest
@@ -52,24 +52,26 @@ def few_files(served: Served, name: str) -> Path:
     return folder
 
 
-@contextmanager
-def growing(path: Path) -> Iterator[None]:
-    """A program that appends to this file all the time."""
-    stop = threading.Event()
+@asynccontextmanager
+async def growing(path: Path) -> AsyncIterator[None]:
+    """Append some octets whenever the loop runs that the task runs in.
 
-    def grow() -> None:
-        with path.open("ab") as file:
-            while not stop.wait(0.001):
-                file.write(b"y" * 4096)
-                file.flush()
+    A try needs several turns of this loop, so the file changes during each try, however little processor time a
+    program beside the task would get.
+    """
 
-    thread = threading.Thread(target=grow)
-    thread.start()
+    async def grow() -> None:
+        with path.open("ab", buffering=0) as file:
+            while True:
+                file.write(b"y" * 256)
+                await asyncio.sleep(0)
+
+    appending = asyncio.create_task(grow())
     try:
         yield
     finally:
-        stop.set()
-        thread.join()
+        appending.cancel()
+        await asyncio.wait([appending])
 
 
 @pytest.mark.parametrize("verified", [False, True])
@@ -81,7 +83,7 @@ async def test_a_log_that_grows_is_given_up_after_a_few_tries(
     served.give()
     items = [(f"{served.path(folder)}/", "/to/", True)]
     task = StreamedTask(served.end, destination, items, {"verify_checksum": verified})
-    with growing(folder / "run.log"):
+    async with growing(folder / "run.log"):
         await task.run(SLICES)
     assert task.store.status == "FAILED"
     assert TRIES_OF_CHANGING <= task.faults().count(Kind.FILE_SIZE_CHANGED) <= TRIES_OF_CHANGING + 2

@@ -22,6 +22,7 @@ from tests.waiting import eventually
 
 POSSIBLE = os.geteuid() == 0 and Path("/dev/net/tun").exists() and shutil.which("ip") and shutil.which("cc")
 pytestmark = [
+    pytest.mark.nightly,
     pytest.mark.skipif(not POSSIBLE, reason="needs root, /dev/net/tun, ip and a C compiler"),
 ]
 

@@ -20,6 +20,7 @@ from tests.waiting import eventually
 from .test_wide_area_network import POSSIBLE
 
 pytestmark = [
+    pytest.mark.nightly,
     pytest.mark.skipif(not POSSIBLE, reason="needs root, /dev/net/tun, ip and a C compiler"),
 ]
 

@@ -15,7 +15,7 @@ from tests.integration.deploy.test_backup import FILL, HELD, STATE, asked, envir
 from tests.newer_version import CONTRACTION, EXPANSION
 from transferapi.config import CHECKOUT
 
-pytestmark = pytest.mark.timeout(400)
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(400)]
 
 #: The schema of the newer version after its contraction: its column and its table, and not the removed column.
 SCHEMA = """

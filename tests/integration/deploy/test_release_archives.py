@@ -19,6 +19,7 @@ PARTS = ["packages", "agent", "bill"]
 ROOMS = ("deploy/", "endpoints/", "identity/", "transferapi/", "webui/", "workers/")
 
 
+@pytest.mark.nightly
 def test_a_release_is_whole_runs_and_is_the_same_when_it_is_built_again(tmp_path: Path) -> None:
     files = release("HEAD", tmp_path / "one", PARTS)
     again = release("HEAD", tmp_path / "two", PARTS)

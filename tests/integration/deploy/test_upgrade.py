@@ -17,7 +17,7 @@ from tests.newer_version import CONTRACTION, EXPANSION
 from tests.waiting import eventually
 from transferapi.config import CHECKOUT
 
-pytestmark = pytest.mark.timeout(240 + 2 * SECONDS)
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(240 + 2 * SECONDS)]
 
 
 @pytest.fixture(scope="module")

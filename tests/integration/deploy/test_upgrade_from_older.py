@@ -15,7 +15,7 @@ from deploy.stack.redis import Redis
 from tests.integration.deploy.two_versions import SECONDS, Site, site_with
 from transferapi.config import CHECKOUT
 
-pytestmark = pytest.mark.timeout(240 + 2 * SECONDS)
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(240 + 2 * SECONDS)]
 MIGRATIONS = ":(glob)**/migrations/[0-9]*.py"
 
 

@@ -22,8 +22,6 @@ needs_clients = pytest.mark.ssh_clients
 #: The programs of people show this text; libraries have an error of their own.
 TEXT = b"Error: This server has no sftp and takes no files: the command 'scp' of its shell copies files"
 SHOW_IT = ("OpenSSH", "PuTTY", "Dropbear")
-#: The words of `pscp` where the text and the end of the channel arrive together: it looks at the end first.
-PUTTY_END = b"unexpected end-of-file"
 
 
 @pytest.fixture
@@ -54,15 +52,50 @@ def test_every_client_that_copies_by_the_old_protocol_fails_at_once(server: Shel
 
 def _is_refused(ended: Ended, client: str) -> None:
     assert ended.returncode != 0, ended
-    said = ended.stdout + ended.stderr
-    end_came_first = client.startswith("PuTTY") and PUTTY_END in said
-    assert not client.startswith(SHOW_IT) or TEXT in said or end_came_first, ended
+    assert not client.startswith(SHOW_IT) or TEXT in ended.stdout + ended.stderr, ended
     assert ended.stderr, ended
 
 
 @pytest.mark.parametrize("command", ["scp -D -r -v ep1:/t ep2:/f", "scp --label -t ep1:/x ep2:/y", "scp -d 1d -t"])
 def test_the_command_scp_of_the_shell_is_told_from_the_one_of_clients(server: ShellServer, command: str) -> None:
     assert TEXT not in server.run(command).stdout
+
+
+def _refused_copy(transport: paramiko.Transport) -> paramiko.Channel:
+    channel = transport.open_session()
+    channel.exec_command("scp -t x")
+    received = b""
+    while not received.endswith(b"\n"):
+        received += channel.recv(1000)
+    assert TEXT in received
+    return channel
+
+
+def test_a_client_of_the_old_protocol_ends_the_channel_before_the_server_does(server: ShellServer) -> None:
+    transport = server.client()
+    try:
+        channel = _refused_copy(transport)
+        other = transport.open_session()
+        other.exec_command("help help")
+        assert other.recv_exit_status() == 0
+        assert not channel.eof_received
+        channel.shutdown_write()
+        assert channel.recv_exit_status() == 1
+    finally:
+        transport.close()
+
+
+def test_a_client_of_the_old_protocol_that_never_ends_is_not_waited_for(alice: User, tmp_path: Path) -> None:
+    with shell_server(tmp_path, client_end_seconds=0.1) as server:
+        server.add_key(alice)
+        transport = server.client()
+        try:
+            channel = _refused_copy(transport)
+            channel.settimeout(30)
+            assert channel.recv(1) == b""
+            assert channel.recv_exit_status() == 1
+        finally:
+            transport.close()
 
 
 # ---- messages of a key exchange that a client sends ahead (RFC 4253, 7.1)

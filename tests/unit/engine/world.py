@@ -22,6 +22,7 @@ from tests.engine_fakes import (
     MemoryStore,
     MemoryTree,
     State,
+    VirtualLoop,
     run,
 )
 from tests.fences import virtual_fence
@@ -48,7 +49,7 @@ def each_in_virtual_time(test: Callable[P, Coroutine[Any, Any, None]]) -> Callab
 
 @dataclass
 class World:
-    """Make it, fill `source`, then `await run()`; must be made inside a running loop."""
+    """Make it, fill `source`, then `await run()`; must be made inside a running loop, whose time is virtual."""
 
     items: Sequence[ItemSpec]
     source: MemoryTree = field(default_factory=MemoryTree)
@@ -74,6 +75,7 @@ class World:
     servers: ClassVar[Callable[..., MemorySessions]] = MemorySessions
 
     def __post_init__(self) -> None:
+        assert isinstance(asyncio.get_running_loop(), VirtualLoop), "the test needs the marker `virtual_time`"
         self.clock = ManualClock()
         self.credential_provider = MemoryCredentials(
             self.clock, (Side.SOURCE,) if self.delete else (Side.SOURCE, Side.DESTINATION)

@@ -18,6 +18,8 @@ from transferapi.tasks.records import FileRow
 from workers.engine.ports import TCP, Transport
 from workers.engine.slice import SliceResult
 
+pytestmark = pytest.mark.virtual_time
+
 COUNT = 12
 
 

@@ -52,6 +52,8 @@ class ShellBounds:
     session_seconds: float = 7 * 24 * 3600.0
     #: Seconds that a client may read nothing of what is to be sent.
     write_seconds: float = 300.0
+    #: Seconds that a client has to end a channel by itself after an error of the protocol of rcp.
+    client_end_seconds: float = 5.0
     #: Seconds between two messages that keep routers from forgetting the connection.
     keepalive_seconds: int = 30
     #: Seconds for commands to end when the server stops.

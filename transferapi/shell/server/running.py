@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import threading
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -78,9 +79,20 @@ def run_command(command: bytes, session: ShellSession, channel: ShellChannel) ->
     if channel.has_terminal:
         return terminal.run_line(channel, session, _text(command))
     if _RCP.match(command):
-        channel.write(_RCP_ERROR + _TAKES_NO_FILES)
-        return _FAILED
+        return _refuse_rcp(channel)
     return _one(PipeContext(session, channel, has_input=True), _text(command), OK)
+
+
+def _refuse_rcp(channel: ShellChannel) -> int:
+    """Send the error of the protocol, and let the client end first, at most `client_end_seconds` later.
+
+    PuTTY looks whether the channel has ended before it reads what arrived: with the end at once, it shows no text.
+    """
+    channel.write(_RCP_ERROR + _TAKES_NO_FILES)
+    until = time.monotonic() + channel.connection.server.bounds.client_end_seconds
+    while (left := until - time.monotonic()) > 0 and channel.read(left) != b"":
+        pass
+    return _FAILED
 
 
 def run_shell(session: ShellSession, channel: ShellChannel) -> int:
