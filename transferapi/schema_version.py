@@ -18,11 +18,13 @@ import logging
 import sys
 import time
 from collections.abc import Callable, Collection, Mapping
+from functools import cache
 from typing import NamedTuple, NoReturn
 
 from django.db import InterfaceError, OperationalError, connection
 from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.migration import Migration
+from django.db.migrations.recorder import MigrationRecorder
 
 from transferapi.outages import pooler
 from transferapi.outages.connection_limits import is_full
@@ -62,15 +64,22 @@ def effect_of(migration: Migration) -> str | None:
     return getattr(migration, "effect", None)
 
 
+@cache
+def migrations_of_code() -> Mapping[Key, Migration]:
+    """Those of this code, read once: they are a hundred modules."""
+    found: dict[Key, Migration] = MigrationLoader(None, ignore_no_migrations=True).disk_migrations
+    return found
+
+
 def check() -> Difference:
     """Compare the migrations of this code with those of the database. Raises WrongSchemaError, OperationalError."""
-    loader = MigrationLoader(connection)
+    of_code = migrations_of_code()
     # A squashed migration counts as applied where the replaced ones are; these may be missing in the code.
-    replaced = {one for migration in loader.disk_migrations.values() for one in migration.replaces}
-    squashed = {key for key, migration in loader.disk_migrations.items() if migration.replaces}
-    known, applied = set(loader.disk_migrations), set(loader.applied_migrations)
+    replaced = {one for migration in of_code.values() for one in migration.replaces}
+    squashed = {key for key, migration in of_code.items() if migration.replaces}
+    known, applied = set(of_code), set(MigrationRecorder(connection).applied_migrations())
     missing = known - applied - squashed
-    if needed := {key for key in missing if effect_of(loader.disk_migrations[key]) != CONTRACT}:
+    if needed := {key for key in missing if effect_of(of_code[key]) != CONTRACT}:
         reason = f"the database lacks {named(needed)}, which this version needs"
         raise WrongSchemaError(f"{reason}: run `waybill run migrate` (or `make up`, which does so)")
     if unknown := applied - known - replaced:

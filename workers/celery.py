@@ -23,6 +23,8 @@ from transferapi.traces import exporting
 from . import broker
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "transferapi.settings")
+# Django's checks are about the code, and load all pages and routes of the web server: the tests run them.
+os.environ.setdefault("CELERY_SKIP_CHECKS", "1")
 
 #: Connections of a worker to PostgreSQL at most: one for each thread of the pools of `runtime`, `store` and `rounds`.
 MOST_CONNECTIONS = 20

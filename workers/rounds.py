@@ -28,6 +28,9 @@ log = logging.getLogger(__name__)
 
 #: Seconds between two polls of one worker, and their variation, so that workers do not poll at the same time.
 POLL_SECONDS, SPREAD = 0.5, 0.2
+#: The same where no task is under way and messages reach this worker. Less than a lease: a worker that polls so knows
+#: of a task that another one takes before the lease of that one ends.
+IDLE_SECONDS = 2.5
 #: Seconds after the time of a sweep within which a worker polls for it: a lost worker's tasks wait for no other poll.
 SOON = 0.1
 
@@ -71,14 +74,12 @@ class Ticker:
 
     def _run(self) -> None:
         while not self._stop.wait(self.wait):
-            self.wait = POLL_SECONDS * random.uniform(1 - SPREAD, 1 + SPREAD)  # noqa: S311 - no secret
+            self.wait = _vary(POLL_SECONDS)
             watchdog.moved("the periodic jobs")
             try:
-                clock_is_wrong = on_a_connection(wall_clock.is_wrong)
-                self._report()
+                on_a_connection(self._report)
                 watchdog.moved("the periodic jobs")
-                if not clock_is_wrong:
-                    self.run_due()
+                self.run_due()
             except Exception as error:
                 # The database is down, or this process is stopping: another worker, or the next poll, runs them.
                 if not is_told(error):
@@ -91,25 +92,27 @@ class Ticker:
 
     def _report(self) -> None:
         """Write from time to time that this process runs."""
-        on_a_connection(self._watch.look)
-        notice = maintenance.current()
-        runtime.hold(held=notice is not None and notice.hold)
-        watchdog.moved("the periodic jobs")
+        self._watch.report()
         if time.monotonic() >= self._report_at:
-            report = partial(worker_processes.report, runtime.worker_name(), socket.gethostname(), runtime.gauges())
-            on_a_connection(report)
+            worker_processes.report(runtime.worker_name(), socket.gethostname(), runtime.gauges())
             self._report_at = time.monotonic() + worker_processes.REPORT_SECONDS
-            # Not again where it fails: the answer alone may have been lost, and the next report writes what is kept.
-            tallies.flush()
 
     def run_due(self) -> None:
-        """Claim and start the jobs that are due; a job that still runs here is left to other workers. Set `wait`."""
-        idle = {name: every for name, every in rounds.INTERVALS.items() if self._is_idle(name)}
-        for name in on_a_connection(lambda: rounds.claim(idle)):
+        """Claim and start the jobs that are due; a job that still runs here is left to other workers. Set `wait`.
+
+        Where the clock of this machine is wrong, none is claimed.
+        """
+        clock_is_wrong = on_a_connection(wall_clock.is_wrong)
+        free = {} if clock_is_wrong else {name: one for name, one in rounds.INTERVALS.items() if self._is_idle(name)}
+        found = on_a_connection(partial(rounds.poll, free))
+        maintenance.know(found.notice)
+        runtime.hold(held=found.notice is not None and found.notice.hold)
+        for name in found.due:
             self._under_way[name] = self._pool.submit(self._do, name)
-        late = on_a_connection(lambda: rounds.overdue("sweep"))
-        if late is not None and late < 0:
-            self.wait = min(self.wait, random.uniform(0, SOON) - late)  # noqa: S311 - no secret
+        if not found.tasks and runtime.hears():
+            self.wait = _vary(IDLE_SECONDS)
+        if found.sweep_in is not None and found.sweep_in > 0.0:
+            self.wait = min(self.wait, random.uniform(0, SOON) + found.sweep_in)  # noqa: S311 - no secret
 
     def _is_idle(self, name: str) -> bool:
         return name not in self._under_way or self._under_way[name].done()
@@ -121,3 +124,7 @@ class Ticker:
             # The text of the error may contain private data.
             if not is_told(error):
                 log.warning("the periodic job %s failed: %s", name, type(error).__name__)
+
+
+def _vary(seconds: float) -> float:
+    return seconds * random.uniform(1 - SPREAD, 1 + SPREAD)  # noqa: S311 - no secret

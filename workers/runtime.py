@@ -154,6 +154,11 @@ def current() -> Runtime:
         return _runtime
 
 
+def hears() -> bool:
+    """Whether messages reach this process."""
+    return _slices.hears()
+
+
 def stop() -> None:
     """Make every slice of this process release its task."""
     global _stopping

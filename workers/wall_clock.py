@@ -15,7 +15,7 @@ from identity.clock import MOST_DIFFERENCE, boottime
 log = logging.getLogger(__name__)
 
 #: Seconds for which a comparison counts.
-FRESH = 5.0
+FRESH = 10.0
 
 _compared_at: float | None = None
 _ahead = 0.0

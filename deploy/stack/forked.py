@@ -14,6 +14,7 @@ import sys
 from collections.abc import Mapping, Sequence
 
 import django
+from django.conf import settings
 
 from transferapi.config import load_or_exit
 from transferapi.schema_version import check_or_exit
@@ -23,11 +24,30 @@ from .roles import WEB, WORKER_OPTIONS
 #: Loaded before the fork, because the roles would load it afterwards. Not `workers.celery`, which changes Celery for
 #: its process, nor what asks the database, such as `transferapi.wsgi`.
 LOADED = (
+    "billiard.pool",
+    "celery.app.amqp",
+    "celery.app.control",
+    "celery.app.events",
+    "celery.app.log",
+    "celery.apps.worker",
+    "celery.backends.base",
     "celery.concurrency.thread",
+    "celery.contrib.django.task",
+    "celery.events.receiver",
+    "celery.fixups.django",
+    "celery.loaders.app",
+    "celery.worker.autoscale",
     "celery.worker.consumer",
+    "celery.worker.consumer.delayed_delivery",
+    "celery.worker.strategy",
+    "deploy.web.logger",
+    "deploy.web.tls",
+    "deploy.web.tunnels",
     "deploy.web.worker",
     "gunicorn.app.wsgiapp",
+    "kombu.mixins",
     "kombu.transport.redis",
+    "oauth2_provider.contrib.rest_framework",
     "transferapi.relay.main",
     "transferapi.shell.server.main",
     "transferapi.urls",
@@ -42,8 +62,12 @@ def load(environment: Mapping[str, str]) -> None:
     os.environ.update(environment)
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "transferapi.settings")
     django.setup()
-    for name in LOADED:
+    from transferapi.tasks.upkeep import service_processes
+
+    for name in (*LOADED, *(path.rpartition(".")[0] for path in settings.MIDDLEWARE)):
         importlib.import_module(name)
+    # Each process reports the migrations of its code, which are a hundred modules.
+    service_processes.known_changes()
     # Loaded objects stay: the garbage collector need not visit them, and so they are not copied into each role.
     gc.collect()
     gc.freeze()

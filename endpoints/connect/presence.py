@@ -18,8 +18,9 @@ from django.db.models.functions import MD5
 from endpoints.models import Agent, RelayedOctets, RelayProcess
 from identity.clock import moment
 
-#: Seconds between two beats of a relay process; the time after the last one for which its agents count as connected.
-BEAT_SECONDS = 1.0
+#: Seconds between two beats of a relay process, and while it holds no tunnel; the time after the last one for which its
+#: agents count as connected.
+BEAT_SECONDS, IDLE_BEAT_SECONDS = 1.0, 2.0
 LEASE = timedelta(seconds=4)
 #: How long a relay that has ended is remembered, and how long what it has passed on.
 FORGET, METER_DAYS = timedelta(days=1), 90
@@ -113,11 +114,15 @@ class Held(NamedTuple):
     key: str
 
 
-def beat(address: str) -> Collection[Held]:
+def beat(address: str, *, holds: bool = True) -> Collection[Held]:
     """Renew the lease of a relay process. Returns the tunnels that it may keep: not those of agents that were revoked
     or set up anew, whose endpoints were deleted, whose owners may not sign in, or that another relay has accepted.
+
+    holds: whether it has any tunnel.
     """
     _beat(address)
+    if not holds:
+        return ()
     kept = _usable().filter(relay=address).values_list("endpoint_id", "epoch", MD5("public_key"))
     return {Held(*row) for row in kept}
 

@@ -56,7 +56,7 @@ def begin(**_):
 workers.celery.app.worker_main(["worker", "--pool", "threads", "--concurrency", "2", "--without-gossip"])
 """
 SESSIONS = WORKER.format(hang="runtime.current().loop.call_later(1.0, time.sleep, 3600)")
-ROUNDS = WORKER.format(hang="rounds.claim = lambda _: time.sleep(3600)")
+ROUNDS = WORKER.format(hang="rounds.poll = lambda _: time.sleep(3600)")
 WORKS = WORKER.format(hang="runtime.current()")
 
 

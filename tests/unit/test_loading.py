@@ -21,3 +21,24 @@ sys.exit(" ".join(name for name in unwanted if name in sys.modules) or 0)
 """
     ran = subprocess.run([sys.executable, "-c", script], cwd=CHECKOUT, capture_output=True, text=True, check=False)
     assert (ran.returncode, ran.stderr) == (0, "")
+
+
+def test_the_roles_of_make_up_import_nearly_nothing_after_the_fork() -> None:
+    """What a role imports itself is not shared with the others: it was half of the memory of a worker."""
+    script = """
+import sys
+from deploy.stack import forked
+forked.load({})
+before = set(sys.modules)
+from transferapi.schema_version import migrations_of_code
+from transferapi.tasks.upkeep import service_processes
+from django.core.handlers.wsgi import WSGIHandler
+from django.urls import get_resolver
+migrations_of_code(), service_processes.known_changes(), WSGIHandler(), get_resolver().url_patterns
+from workers.celery import app
+app.finalize(), app.amqp, app.Worker
+new = sorted(set(sys.modules) - before)
+sys.exit(" ".join(new) if len(new) > 10 else 0)
+"""
+    ran = subprocess.run([sys.executable, "-c", script], cwd=CHECKOUT, capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stderr) == (0, "")

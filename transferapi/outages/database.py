@@ -59,8 +59,8 @@ class ConnectionBounds(NamedTuple):
 OF_REQUESTS, IN_BACKGROUND = DatabaseTimeouts(1.5, 0.5, 0.8), DatabaseTimeouts(10.0, 2.0, 3.0)
 #: Seconds for a new connection at most where there are several hosts, one of which may be away.
 ONE_OF_SEVERAL = 3.0
-#: Seconds between two looks at all connections.
-_LOOK = 0.2
+#: Seconds between two looks at all connections: at least, and as a part of those after which an operation takes long.
+_LOOK, _PART = 0.2, 0.2
 #: Connections of a process above which a new one is opened only where no thread gives one back in these seconds: jobs
 #: that begin together need a few milliseconds each, and a new connection costs PostgreSQL more.
 FEW, BRIEF_WAIT = 2, 0.03
@@ -391,10 +391,11 @@ def watch(timeouts: DatabaseTimeouts, bounds: ConnectionBounds = _bounds) -> Non
 
 
 def _look_for_ever() -> None:
-    pause = _LOOK
+    usual = max(_LOOK, _PART * _timeouts.operation)
+    pause = usual
     while True:
         time.sleep(pause)
-        pause = _timeouts.operation if _look_once() else _LOOK
+        pause = _timeouts.operation if _look_once() else usual
         SHARED.close_idle()
 
 

@@ -17,8 +17,8 @@ from typing import Generic, Protocol, TypeVar
 #: Seconds after which a connection that nobody uses is closed.
 IDLE_SECONDS = 15.0
 #: Seconds after which a connection that nobody used is asked whether it still works. One whose end the server has
-#: written is known without that.
-CHECK_SECONDS = 1.0
+#: written is known without that. Longer than the pauses of a process without work, which would double its statements.
+CHECK_SECONDS = 6.0
 
 
 class SocketConnection(Protocol):

@@ -243,7 +243,7 @@ class Relay:
         """Beat, end tunnels of revoked agents, and write down what was passed on, until canceled."""
         metered_at = self._loop.time()
         while True:
-            await asyncio.sleep(presence.BEAT_SECONDS)
+            await asyncio.sleep(presence.BEAT_SECONDS if self.tunnels else presence.IDLE_BEAT_SECONDS)
             with contextlib.suppress(DatabaseError):
                 await self._beat()
                 if self._loop.time() > metered_at + _METER_SECONDS:
@@ -253,7 +253,7 @@ class Relay:
     async def _beat(self) -> None:
         held = dict(self.tunnels)
         begun = self._loop.time()
-        kept = await self.database.call(lambda: presence.beat(str(self.address)))
+        kept = await self.database.call(lambda: presence.beat(str(self.address), holds=bool(held)))
         # From the begin of one call to the end of the next: the database may have written at either.
         was_late = self._loop.time() > self._beaten_at + presence.LEASE.total_seconds()
         self._beaten_at = begun

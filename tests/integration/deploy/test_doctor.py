@@ -64,8 +64,8 @@ def test_the_authority_of_agents_that_ends(settings: Any) -> None:
 def test_the_servers_and_their_clocks() -> None:
     config = load({})
     only(servers.check(config), "error", "No worker has ever swept")
-    rounds.claim({"sweep": 2.0})
-    rounds.claim({"sweep": 2.0})
+    rounds.poll({"sweep": rounds.Interval(2.0)})
+    rounds.poll({"sweep": rounds.Interval(2.0)})
     assert said(servers.check(config)) == []
     assert [one.severity for one in servers.clock(config)] == [Severity.OK, Severity.OK]
     assert said(versions.check(config)) == []

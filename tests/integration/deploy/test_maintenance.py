@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import socket
 import subprocess
@@ -11,6 +12,7 @@ import urllib.error
 import urllib.request
 import uuid
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -40,6 +42,7 @@ from transferapi.shell.command import COMMANDS
 from transferapi.shell.interpreter import READING
 from transferapi.tasks import maintenance
 from transferapi.tasks.errors import RequestError
+from transferapi.tasks.maintenance import Notice
 from transferapi.tasks.models import Lease, Task
 from transferapi.timers import running
 from transferapi.timers import services as timers
@@ -162,6 +165,46 @@ def test_no_request_asks_the_database_for_it(mode: Callable[..., None]) -> None:
     with CaptureQueriesContext(connection) as asked:
         assert maintenance.current() is not None
     assert not asked.captured_queries
+
+
+@pytest.fixture
+def reader(monkeypatch: pytest.MonkeyPatch) -> Iterator[maintenance.Reader]:
+    """Of a process whose thread for it is played by the test."""
+    monkeypatch.setattr(maintenance, "FIRST_SECONDS", 0.2)
+    yield maintenance.expect()
+    maintenance._Known.reader = maintenance._Known.notice = None
+
+
+def test_the_first_request_after_a_pause_waits_until_the_row_was_read_again(
+    reader: maintenance.Reader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(maintenance, "FIRST_SECONDS", 20.0)
+    maintenance.know(None)
+    assert maintenance.current() is None
+    # A long time passes.
+    reader._read_at = reader._asked_at = -math.inf
+    assert not reader.is_needed(), "nobody asks, so nobody reads"
+    found = Notice("later", None, hold=False, since=datetime.now(UTC))
+
+    def read_when_asked() -> None:
+        reader.wait(0.0, 3600.0)
+        maintenance.know(found)
+
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(read_when_asked)
+        assert maintenance.current() == found
+    assert reader.is_needed(), "it is read again and again now"
+
+
+def test_while_the_row_cannot_be_read_one_request_waits_and_the_others_do_not(
+    reader: maintenance.Reader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert maintenance.current() is None
+    monkeypatch.setattr(maintenance, "FIRST_SECONDS", 3600.0)
+    assert maintenance.current() is None
+    assert reader.is_needed(), "so it is tried again"
+    maintenance.know(None)
+    assert maintenance.current() is None
 
 
 @pytest.mark.django_db

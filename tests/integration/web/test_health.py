@@ -46,8 +46,8 @@ def _fresh(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def swept() -> None:
     """A worker swept just now: the first claim makes the row."""
-    rounds.claim({"sweep": 2.0})
-    rounds.claim({"sweep": 2.0})
+    rounds.poll({"sweep": rounds.Interval(2.0)})
+    rounds.poll({"sweep": rounds.Interval(2.0)})
 
 
 def ready(client: Client, query: str = "", **more: Any) -> tuple[int, dict[str, Any]]:

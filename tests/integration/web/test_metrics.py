@@ -97,7 +97,7 @@ def test_it_shows_what_the_database_knows(client: Client, alice: User, ep1: Endp
     take(submit(alice, ep1, ep2))
     submit(alice, ep1, ep2, now=timezone.now() - timedelta(hours=1))
     for _ in range(2):
-        rounds.claim({"sweep": 2.0, "of a newer version": 2.0})
+        rounds.poll({name: rounds.Interval(2.0) for name in ("sweep", "of a newer version")})
     worker_processes.report("a:1", "a", {"sessions_warm": 3, "sessions_in_use": 1, "slices_running": 1})
     worker_processes.report("b:1", "b", {"sessions_warm": 4, "invented": 9})
     worker_processes.report("old:1", "old")

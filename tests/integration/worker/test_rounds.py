@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import sys
+import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -22,14 +23,16 @@ from deploy.stack.redis import Redis
 from endpoints import registry
 from endpoints.models import Endpoint
 from endpoints.registry import ServerSpec
-from identity.models import User
+from identity.models import RecoveryRequest, User
 from tests.integration.cast import all_at_once, make_user, submit
 from tests.waiting import eventually
 from transferapi.config import CHECKOUT
-from transferapi.tasks.models import Event, Lease, Round, Task
+from transferapi.tasks.models import Event, Lease, Mail, Round, Task, WorkerProcess
 from transferapi.tasks.upkeep import rounds
+from transferapi.tasks.upkeep.rounds import Interval, Work
 from transferapi.tasks.worker import leases
-from workers.rounds import POLL_SECONDS, SOON, WORK, Ticker
+from workers import runtime
+from workers.rounds import IDLE_SECONDS, POLL_SECONDS, SOON, SPREAD, WORK, Ticker
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -41,24 +44,24 @@ def put_off(seconds: float) -> None:
 
 
 def test_of_many_workers_that_look_at_one_time_one_does_a_round() -> None:
-    wanted = {"sweep": 600.0, "tidy": 600.0}
-    rounds.claim({"other": 600.0})
+    wanted = {"sweep": Interval(600.0), "tidy": Interval(600.0)}
+    rounds.poll({"other": Interval(600.0)})
     for _ in range(2):
-        claimed = all_at_once([lambda: rounds.claim(wanted)] * 8)
+        claimed = all_at_once([lambda: rounds.poll(wanted).due] * 8)
         # A worker skips a row that another one has locked: at worst the job is claimed at the next look.
-        counted = Counter(name for names in [*claimed, rounds.claim(wanted)] for name in names)
+        counted = Counter(name for names in [*claimed, rounds.poll(wanted).due] for name in names)
         assert counted == {"sweep": 1, "tidy": 1}
-        assert rounds.claim(wanted) == []
+        assert rounds.poll(wanted).due == []
         put_off(-601)
-    assert rounds.claim({"other": 600.0}) == ["other"]
+    assert rounds.poll({"other": Interval(600.0)}).due == ["other"]
 
 
 def test_a_clock_that_was_put_back_stops_no_round() -> None:
-    rounds.claim({"sweep": 2.0})
-    assert rounds.claim({"sweep": 2.0}) == ["sweep"]
+    rounds.poll({"sweep": Interval(2.0)})
+    assert rounds.poll({"sweep": Interval(2.0)}).due == ["sweep"]
     put_off(3600)
-    assert rounds.claim({"sweep": 2.0}) == ["sweep"]
-    assert rounds.claim({"sweep": 2.0}) == []
+    assert rounds.poll({"sweep": Interval(2.0)}).due == ["sweep"]
+    assert rounds.poll({"sweep": Interval(2.0)}).due == []
 
 
 # ---- two real workers
@@ -134,6 +137,26 @@ def test_a_task_whose_worker_stops_or_is_killed_goes_on_in_another_one_alone(
         assert leases.acquire(task.pk, "a third one") is leases.LeaseRefusal.HELD
 
 
+@pytest.mark.timeout(120)
+def test_two_workers_without_a_task_ask_the_database_for_little(worker: Callable[[], int]) -> None:
+    """Each polled twice a second, with several statements, and did its jobs every 2 seconds: 30 in a second."""
+    pids = {worker(), worker()}
+    eventually(lambda: {int(one.name.rpartition(":")[2]) for one in WorkerProcess.objects.all()} == pids, seconds=60)
+    # The first round of each job is over.
+    eventually(lambda: Round.objects.filter(next_at__gt=Now()).count() == len(rounds.INTERVALS), seconds=60)
+    begun = statements()
+    time.sleep(12)
+    # With what the first rounds leave to do.
+    assert 4 < statements() - begun < 150
+
+
+def statements() -> int:
+    """Those of other sessions so far: each is a transaction of its own. A session writes its count after a second."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_stat_get_db_xact_commit(oid) FROM pg_database WHERE datname = current_database()")
+        return int(cursor.fetchone()[0])
+
+
 def test_each_periodic_job_has_its_work() -> None:
     assert list(WORK) == list(rounds.INTERVALS)
 
@@ -141,10 +164,10 @@ def test_each_periodic_job_has_its_work() -> None:
 def test_a_worker_polls_when_the_next_sweep_is_due() -> None:
     """No job is due, and the sweep will be in a quarter of a second."""
     for _ in range(2):
-        rounds.claim(rounds.INTERVALS)
+        rounds.poll(rounds.INTERVALS)
     ticker = Ticker()
     ticker.run_due()
-    assert ticker.wait == POLL_SECONDS
+    assert ticker.wait > POLL_SECONDS
     Round.objects.filter(name="sweep").update(next_at=Now() + timedelta(seconds=0.25))
     ticker.run_due()
     ticker.stop()
@@ -154,8 +177,8 @@ def test_a_worker_polls_when_the_next_sweep_is_due() -> None:
 def test_the_next_sweep_comes_when_a_lost_workers_lease_ends(alice: User, ep1: Endpoint, ep2: Endpoint) -> None:
     task = submit(alice, ep1, ep2)
     assert isinstance(leases.acquire(task.pk, "lost", ttl=timedelta(minutes=5)), leases.Grant)
-    rounds.claim({"sweep": 600.0})
-    assert rounds.claim({"sweep": 600.0}) == ["sweep"]
+    rounds.poll({"sweep": Interval(600.0)})
+    assert rounds.poll({"sweep": Interval(600.0)}).due == ["sweep"]
     rounds.sweep_when_a_lease_ends()
     next_at, lease = Round.objects.get(name="sweep").next_at, Lease.objects.get(pk=task.pk)
     assert next_at == lease.expires_at
@@ -163,3 +186,59 @@ def test_the_next_sweep_comes_when_a_lost_workers_lease_ends(alice: User, ep1: E
     early = Round.objects.get(name="sweep").next_at
     rounds.sweep_when_a_lease_ends()
     assert Round.objects.get(name="sweep").next_at == early, "a sweep that is due sooner stays so"
+
+
+def test_a_worker_polls_rarely_while_there_is_no_task_and_often_from_the_next_poll_on(
+    alice: User, ep1: Endpoint, ep2: Endpoint
+) -> None:
+    """The sweep that was put off for a minute comes at the poll that sees the task, whose message may be lost."""
+    for _ in range(2):
+        rounds.poll(rounds.INTERVALS)
+    ticker = Ticker()
+    ticker.run_due()
+    assert IDLE_SECONDS * (1 - SPREAD) <= ticker.wait <= IDLE_SECONDS * (1 + SPREAD) < leases.TTL.total_seconds()
+    found = rounds.poll(rounds.INTERVALS)
+    assert (found.due, found.tasks) == ([], False)
+    assert found.sweep_in is not None
+    assert found.sweep_in > 50
+    submit(alice, ep1, ep2)
+    found = rounds.poll(rounds.INTERVALS)
+    assert (set(found.due), found.tasks) == ({"sweep", "pauses", "renew", "tidy"}, True)
+    assert found.sweep_in is not None
+    assert found.sweep_in < 2
+    ticker.wait = POLL_SECONDS
+    ticker.run_due()
+    ticker.stop()
+    assert ticker.wait <= POLL_SECONDS
+
+
+def test_a_worker_that_no_message_reaches_polls_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    for _ in range(2):
+        rounds.poll(rounds.INTERVALS)
+    monkeypatch.setattr(runtime, "hears", lambda: False)
+    ticker = Ticker()
+    ticker.run_due()
+    ticker.stop()
+    assert ticker.wait == POLL_SECONDS
+
+
+@pytest.mark.parametrize("work", Work)
+def test_each_question_about_work_can_be_asked(work: Work) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT {work.value}")
+        assert cursor.fetchone() == (False,)
+
+
+def test_a_job_with_work_is_due_at_the_next_poll(alice: User) -> None:
+    names = ("mails", "webhooks", "timers")
+    wanted = {name: rounds.INTERVALS[name] for name in names}
+    for _ in range(2):
+        rounds.poll(wanted)
+    assert rounds.poll(wanted).due == []
+    Mail.objects.create(user=alice, key="one", subject="", body="", created_at=Now(), next_try_at=Now())
+    assert rounds.poll(wanted).due == ["mails"]
+    Mail.objects.all().delete()
+    RecoveryRequest.objects.create(name="alice", asked_at=Now())
+    put_off(-60)
+    assert "mails" in rounds.poll(wanted).due
+    assert "mails" not in rounds.poll(wanted).due

@@ -50,9 +50,11 @@ def resident_memory() -> int:
         return 0
 
 
-def take_processor_milliseconds() -> int:
-    """The processor time of this process since the last call."""
+def take_processor_milliseconds(least: int = 1) -> int:
+    """The processor time of this process since it was last taken; 0, and it is kept, where it is less than `least`."""
     global _counted
     now = int(time.process_time() * 1000)
+    if now - _counted < least:
+        return 0
     taken, _counted = now - _counted, now
     return taken

@@ -2,37 +2,85 @@
 
 Each kind of round has a row with its next due time. A worker that finds that time past adds the interval and does the
 round; if it is lost meanwhile, one round is lost, and any worker does the next. Times are of the database's clock; a
-time further ahead than one interval was written before that clock was set back.
+time further ahead than one interval was written before that clock was set back, or while there was no work.
+
+A job whose work the database shows (`Work`) has a short interval while there is some, and else a long one, for what the
+question does not see. One statement asks for all of it, so that an instance without work asks little.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from enum import StrEnum
+from typing import NamedTuple
 
 from identity.database_rows import execute, query_rows
+from transferapi.tasks import maintenance
 
-#: The periodic jobs of this version: seconds between two starts of each, by all workers together. Another version may
-#: have written rows of other jobs.
-INTERVALS = {
-    "sweep": 2.0,
-    "pauses": 2.0,
-    "renew": 2.0,
-    "timers": 5.0,
-    "mails": 3.0,
-    "webhooks": 2.0,
-    "tidy": 10.0,
-    "give_back": 5.0,
-    "uploads": 30.0,
-    "tidy_tokens": 60.0,
-    "institutions": 3600.0,
-    "tidy_relays": 3600.0,
+
+class Work(StrEnum):
+    """Work for a job, as the database shows it: the value is the condition in SQL."""
+
+    TASKS = "EXISTS (SELECT FROM tasks_task WHERE NOT phase = 'done')"
+    TIMERS = "EXISTS (SELECT FROM timers_timer WHERE next_run <= clock_timestamp())"
+    MAILS = """EXISTS (SELECT FROM tasks_mail WHERE next_try_at <= clock_timestamp())
+        OR EXISTS (SELECT FROM identity_recoveryrequest)
+        OR EXISTS (SELECT FROM identity_signuprequest WHERE next_try_at <= clock_timestamp())"""
+    DELIVERIES = "EXISTS (SELECT FROM tasks_delivery WHERE next_try_at <= clock_timestamp())"
+    ENDED_TASKS = "EXISTS (SELECT FROM tasks_task WHERE phase = 'done' AND NOT tidied)"
+
+
+class Interval(NamedTuple):
+    """Seconds between two starts of a job, by all workers together.
+
+    idle: those where there is none of this work.
+    """
+
+    every: float
+    idle: float | None = None
+    work: Work | None = None
+
+
+#: The periodic jobs of this version. Another version may have written rows of other jobs.
+INTERVALS: Mapping[str, Interval] = {
+    "sweep": Interval(2.0, 60.0, Work.TASKS),
+    "pauses": Interval(2.0, 300.0, Work.TASKS),
+    "renew": Interval(2.0, 300.0, Work.TASKS),
+    "timers": Interval(5.0, 300.0, Work.TIMERS),
+    "mails": Interval(3.0, 300.0, Work.MAILS),
+    "webhooks": Interval(2.0, 300.0, Work.DELIVERIES),
+    "tidy": Interval(10.0, 120.0, Work.TASKS),
+    "give_back": Interval(5.0, 300.0, Work.ENDED_TASKS),
+    "uploads": Interval(30.0),
+    "tidy_tokens": Interval(60.0),
+    "institutions": Interval(3600.0),
+    "tidy_relays": Interval(3600.0),
 }
 
 
-def claim(intervals: Mapping[str, float]) -> list[str]:
-    """The rounds, of these (name: interval in seconds), that the caller must do now; no other worker gets them."""
-    parameters = {"names": list(intervals), "intervals": list(intervals.values())}
-    return [name for (name,) in query_rows(_CLAIM, parameters)]
+class Poll(NamedTuple):
+    """The answer of one statement to a worker.
+
+    due: the rounds that it must do now; no other worker gets them. tasks: whether there are tasks that have not ended.
+    sweep_in: seconds until the next sweep is due; None where no worker ever claimed one.
+    """
+
+    due: list[str]
+    tasks: bool
+    sweep_in: float | None
+    notice: maintenance.Notice | None
+
+
+def poll(intervals: Mapping[str, Interval]) -> Poll:
+    """Claim the rounds, of these, that are due, and read the maintenance mode."""
+    found = query_rows(_POLL, {
+        "names": list(intervals),
+        "every": [one.every for one in intervals.values()],
+        "idle": [one.every if one.idle is None else one.idle for one in intervals.values()],
+        "work": [one.work.name if one.work else "" for one in intervals.values()],
+    })  # fmt: skip
+    [(due, tasks, sweep_in, *notice)] = found
+    return Poll(due, tasks, None if sweep_in is None else float(sweep_in), maintenance.notice_of(*notice))
 
 
 def overdue(name: str) -> float | None:
@@ -58,16 +106,26 @@ _OVERDUE = """
     SELECT extract(epoch FROM clock_timestamp() - next_at) FROM tasks_round WHERE name = %s AND isfinite(next_at)"""
 
 #: A row that another worker has locked is skipped; a round that was never done is due at the next call.
-_CLAIM = """
-    WITH wanted AS (
-        SELECT name, make_interval(secs => seconds) AS every
-        FROM unnest(%(names)s::text[], %(intervals)s::float8[]) AS wanted (name, seconds)
+_POLL = f"""
+    WITH work (kind) AS MATERIALIZED (
+        {" UNION ALL ".join(f"SELECT '{one.name}' WHERE {one.value}" for one in Work)}
+    ), wanted AS MATERIALIZED (
+        SELECT name, make_interval(secs => CASE WHEN work.kind IS NULL THEN idle ELSE seconds END) AS every
+        FROM unnest(%(names)s::text[], %(every)s::float8[], %(idle)s::float8[], %(work)s::text[])
+            AS wanted (name, seconds, idle, kind) LEFT JOIN work USING (kind)
     ), missing AS (
-        INSERT INTO tasks_round (name, next_at) SELECT name, '-infinity' FROM wanted ON CONFLICT DO NOTHING
+        INSERT INTO tasks_round (name, next_at) SELECT name, '-infinity' FROM wanted
+        WHERE name NOT IN (SELECT name FROM tasks_round) ON CONFLICT DO NOTHING
     ), due AS (
         SELECT name, every FROM tasks_round JOIN wanted USING (name)
         WHERE next_at NOT BETWEEN clock_timestamp() AND clock_timestamp() + every
         FOR NO KEY UPDATE OF tasks_round SKIP LOCKED
+    ), claimed AS (
+        UPDATE tasks_round round SET next_at = clock_timestamp() + due.every
+        FROM due WHERE round.name = due.name RETURNING round.name, round.next_at
     )
-    UPDATE tasks_round round SET next_at = clock_timestamp() + due.every
-    FROM due WHERE round.name = due.name RETURNING round.name"""
+    SELECT ARRAY(SELECT name FROM claimed)::text[], EXISTS (SELECT FROM work WHERE kind = 'TASKS'),
+        (SELECT extract(epoch FROM coalesce(claimed.next_at, round.next_at) - clock_timestamp())
+            FROM tasks_round round LEFT JOIN claimed USING (name) WHERE name = 'sweep' AND isfinite(round.next_at)),
+        notice.message, notice.until, notice.hold, notice.since
+    FROM (SELECT) one LEFT JOIN (SELECT * FROM tasks_maintenance LIMIT 1) notice ON true"""  # noqa: S608 - no input

@@ -10,10 +10,8 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 
-from django.db.migrations.loader import MigrationLoader
-
 from identity.database_rows import execute, query_rows
-from transferapi.schema_version import effect_of
+from transferapi.schema_version import effect_of, migrations_of_code
 from transferapi.version import service_version
 
 from .worker_processes import KEPT_DAYS
@@ -40,8 +38,7 @@ class Process:
 @cache
 def known_changes() -> tuple[str, ...]:
     """The migrations of this code that have an effect, as "app.name"."""
-    found = MigrationLoader(None, ignore_no_migrations=True).disk_migrations
-    return tuple(sorted(".".join(key) for key, migration in found.items() if effect_of(migration)))
+    return tuple(sorted(".".join(key) for key, migration in migrations_of_code().items() if effect_of(migration)))
 
 
 def report(name: str, kind: str, gauges: Mapping[str, int] | None = None) -> None:
