@@ -180,7 +180,7 @@ def test_the_ssh_shell_gets_the_same_request(full: Task, alice: User) -> None:
 
 
 def globus(text: str, recorder: list[dict[str, Any]], tmp_path: Path, url: str) -> dict[str, Any]:
-    """What the published command sends."""
+    """The document that the published command sends."""
     login = {"GLOBUS_CLI_CLIENT_ID": str(uuid.UUID(int=1)), "GLOBUS_CLI_CLIENT_SECRET": "s"}
     more = {**environment(url, tmp_path, login), "PATH": f"{GLOBUS.parent}:/usr/bin:/bin"}
     run("/bin/sh", "-c", text, **more)
