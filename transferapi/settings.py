@@ -151,6 +151,8 @@ SAML_CERTIFICATE = CONFIG.saml_certificate
 SAML_KEY = CONFIG.saml_key
 SAML_SIGN_REQUESTS = CONFIG.saml_sign_requests
 PUBLIC_URL = CONFIG.public_url
+#: The port of the ssh shell, for commands that pages show.
+SSH_PORT = CONFIG.ssh_port
 #: The domain of the names of users (`identity.user_names`); "": the host of PUBLIC_URL.
 IDENTITY_DOMAIN = CONFIG.domain
 #: The rule of sign-up (`identity.sign_up`).

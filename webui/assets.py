@@ -6,6 +6,7 @@ others by their plain names; the served text has the names with the digest in th
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import re
 from dataclasses import dataclass
@@ -31,8 +32,11 @@ _IMPORT = re.compile(r"""((?:from|import)\s*\(?\s*["'])\./([a-z0-9-]+\.js)(["'])
 
 @dataclass(frozen=True, slots=True)
 class Asset:
+    """compressed: by gzip. The files are public and are the same for everybody, so that their size says nothing."""
+
     served_as: str
     content: bytes
+    compressed: bytes
     content_type: str
 
 
@@ -58,7 +62,7 @@ def _module(name: str) -> Asset:
 def _named(name: str, content: bytes) -> Asset:
     stem, suffix = name.rsplit(".", 1)
     digest = hashlib.sha256(content).hexdigest()[:16]
-    return Asset(f"{stem}.{digest}.{suffix}", content, _TYPES[f".{suffix}"])
+    return Asset(f"{stem}.{digest}.{suffix}", content, gzip.compress(content, mtime=0), _TYPES[f".{suffix}"])
 
 
 @cache
@@ -72,7 +76,20 @@ def serve(request: HttpRequest, name: str) -> HttpResponse:
     asset = _by_served_name().get(name)
     if asset is None:
         raise Http404
-    answer = HttpResponse(asset.content, content_type=asset.content_type)
+    is_compressed = _takes_gzip(request.headers.get("Accept-Encoding", ""))
+    answer = HttpResponse(asset.compressed if is_compressed else asset.content, content_type=asset.content_type)
+    if is_compressed:
+        answer["Content-Encoding"] = "gzip"
+    answer["Vary"] = "Accept-Encoding"
     answer["Cache-Control"] = _FOR_EVER
     answer["Content-Security-Policy"] = _POLICY
     return answer
+
+
+def _takes_gzip(header: str) -> bool:
+    """Whether this Accept-Encoding names gzip, with a weight above 0 (RFC 9110, section 12.5.3)."""
+    for part in header.split(","):
+        coding, _, weight = part.lower().replace(" ", "").partition(";q=")
+        if coding == "gzip":
+            return not re.fullmatch(r"0(\.0*)?", weight)
+    return False

@@ -23,6 +23,7 @@ from transferapi.timers.schedule import Schedule
 
 from .forms import question, refused
 from .page import show, signed_in, user_of
+from .transfer import options
 
 HOUR = 3600
 #: Seconds between two runs; "": once.
@@ -98,6 +99,7 @@ def _page(request: HttpRequest, refusal: tuple[str, str] | None = None, status: 
         "rows": rows,
         "intervals": INTERVALS.items(),
         "given": request.POST,
+        "levels": options.levels(),
         "level": request.POST.get("sync_level", "2"),
         "refusal": refusal,
     }

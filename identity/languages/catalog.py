@@ -1,28 +1,32 @@
 """The translations: text files, `LANGUAGE/*.po`, in the folders of the setting `LOCALE_PATHS`.
 
-They are read when a text is first needed in a language: there is no compiled file that could be older than its source,
-and no program is needed to make one.
+They are read, by Babel, when a text is first needed in a language: there is no compiled file that could be older than
+its source, and no program is needed to make one.
 """
 
 from __future__ import annotations
 
 import gettext
-import re
-from ast import literal_eval
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from django.conf import settings
 from django.utils import translation
 from django.utils.translation import trans_real
+
+if TYPE_CHECKING:
+    from babel.messages.catalog import Catalog
 
 #: Language -> its name in itself. English is the language of the source.
 LANGUAGES = {"en": "English", "de": "Deutsch"}
 ENGLISH = "en"
 #: A text, or a text that depends on a number, with the number of the plural form.
 Key = str | tuple[str, int]
+#: It stands between the context of a text and the text (GNU gettext manual, section "MO Files").
+_CONTEXT = "\x04"
 
 
 def activate(language: str) -> None:
@@ -38,38 +42,38 @@ def speaking(language: str) -> AbstractContextManager[None]:
 
 
 def messages(language: str) -> dict[Key, str]:
-    """Text -> translation, of all files of a language."""
-    files = sorted(path for folder in settings.LOCALE_PATHS for path in (Path(folder) / language).glob("*.po"))
-    return {key: said for path in files for key, said in _pairs(path.read_text())}
+    """Text -> translation, of all files of a language. A text with a context is preceded by it, as gettext does."""
+    return {key: text for file in _files(language) for key, text in _pairs(file)}
 
 
 @cache
 def _load(language: str) -> None:
     """Add our texts to Django's own of this language."""
-    if language == ENGLISH:
+    if language == ENGLISH or not (files := _files(language)):
         return
     ours = gettext.NullTranslations()
     ours._catalog = messages(language)  # type: ignore[attr-defined]  # as `merge` of Django reads it
-    ours.plural = lambda n: int(n != 1)  # type: ignore[attr-defined]
+    ours.plural = gettext.c2py(files[0].plural_expr)  # type: ignore[attr-defined]
     trans_real.translation(language).merge(ours)
 
 
-def _pairs(text: str) -> Iterator[tuple[Key, str]]:
-    """The entries of a .po file with their translations; entries without one are left out."""
-    for entry in re.split(r"\n\s*\n", text):
-        fields = dict(_fields(line for line in entry.splitlines() if not line.startswith("#")))
-        text = fields.get("msgid", "")
-        keys: dict[str, Key] = {"msgstr": text, "msgstr[0]": (text, 0), "msgstr[1]": (text, 1)}
-        yield from ((key, fields[name]) for name, key in keys.items() if text and fields.get(name))
+def _files(language: str) -> list[Catalog]:
+    """The files of a language. Raises PoFileError where one is malformed."""
+    # Most processes never need it.
+    from babel.messages.pofile import read_po
+
+    paths = sorted(path for folder in settings.LOCALE_PATHS for path in (Path(folder) / language).glob("*.po"))
+    return [read_po(path.read_text().splitlines(keepends=True), locale=language, abort_invalid=True) for path in paths]
 
 
-def _fields(lines: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """A keyword, and its text: the strings of its line and of the lines below it."""
-    keyword, parts = "", list[str]()
-    for line in filter(None, map(str.strip, lines)):
-        if not line.startswith('"'):
-            yield keyword, "".join(parts)
-            keyword, _, line = line.partition(" ")
-            parts = []
-        parts.append(literal_eval(line.strip()))
-    yield keyword, "".join(parts)
+def _pairs(file: Catalog) -> Iterator[tuple[Key, str]]:
+    """The entries with their translations; entries without one, and those that are marked as fuzzy, are left out."""
+    for entry in file:
+        if not entry.id or entry.fuzzy:
+            continue
+        text = entry.id if isinstance(entry.id, str) else entry.id[0]
+        key = f"{entry.context}{_CONTEXT}{text}" if entry.context else text
+        if isinstance(entry.string, str):
+            yield from [(key, entry.string)] if entry.string else []
+        else:
+            yield from (((key, number), form) for number, form in enumerate(entry.string or ()) if form)

@@ -12,7 +12,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_safe
 
-from transferapi.tasks import queries
+from transferapi.tasks import options, queries
 from transferapi.tasks.errors import TaskNotFoundError
 from transferapi.tasks.forecast import services as forecasts
 from transferapi.tasks.history import causes, repeat, timeline
@@ -21,11 +21,14 @@ from transferapi.tasks.models import Task
 from transferapi.tasks.states import Phase, TaskType
 from transferapi.tasks.worker import deletion_requests
 from webui.page import problem, show, signed_in, user_of
+from webui.transfer.options import value_words
 
 from . import advice, plot, same_request, summary
 
 #: Events of the page, and items that it shows.
 EVENTS, ITEMS = 50, 20
+#: The most items of a request that is shown as commands.
+COMMAND_ITEMS = 200
 #: Seconds of a task from which on its rate is drawn.
 SHORTEST_PLOT = 2.0
 #: Days by which a press moves the deadline.
@@ -70,7 +73,8 @@ def _context(task: Task) -> dict[str, Any]:
     seen, plans = summary.of(task), timeline.plans(task)
     found = list(map(partial(advice.shown, task), causes.causes(task)))
     trouble = advice.of_endpoint(task, now)
-    items = repeat.items(task, ITEMS)
+    every = repeat.items(task, COMMAND_ITEMS)
+    items = every[:ITEMS]
     over = task.phase == Phase.DONE
     return {
         "title": task.label or seen.source + (f" → {seen.destination}" if seen.destination else ""),
@@ -83,7 +87,7 @@ def _context(task: Task) -> dict[str, Any]:
         "causes": found,
         "items": items,
         "more_items": task.items_total - len(items),
-        "commands": same_request.commands(task, items) if items else [],
+        "commands": same_request.commands(task, every) if every and len(every) == task.items_total else [],
         "can_retry": over and task.type == TaskType.TRANSFER and bool(found),
         "can_run_again": repeat.can_run_again(task) and bool(items),
         "paused_by_owner": pauses.OWNER in task.admin_pauses,
@@ -115,30 +119,10 @@ def _events(request: HttpRequest, task: Task) -> dict[str, Any]:
 
 
 def _options(task: Task) -> list[tuple[str, str]]:
-    """The options in words; those that are off are left out."""
-    asked = task.options
-    levels = {
-        0: _("only what is missing"),
-        1: _("what is missing or has another size"),
-        2: _("what is missing or newer at the source"),
-        3: _("what is missing or has another checksum"),
-    }
-    flags = (
-        ("encrypt_data", _("Encrypt the data on its way")),
-        ("preserve_timestamp", _("Keep the times of the files")),
-        ("skip_source_errors", _("Pass over files that cannot be read")),
-        ("fail_on_quota_errors", _("End when the quota is used up")),
-        ("delete_destination_extra", _("Delete at the destination what the source does not have")),
-        ("recursive", _("Delete folders with all that is in them")),
-        ("ignore_missing", _("Ignore what is missing")),
-    )
-    found = [(words, _("yes")) for name, words in flags if asked.get(name)]
-    if task.type == TaskType.TRANSFER:
-        found.insert(0, (_("Verify by checksum"), _("yes") if asked.get("verify_checksum") else _("no")))
-    if asked.get("sync_level") is not None:
-        found.append((_("Copy"), levels[asked["sync_level"]]))
-    if asked.get("confirm_deletion_above") is not None:
-        found.append((_("Ask before more is deleted than"), f"{asked['confirm_deletion_above']} %"))
-    if asked.get("filter_rules"):
-        found.append((_("Filter rules"), str(len(asked["filter_rules"]))))
+    """The options that differ from their defaults, in words; of a transfer also whether it is verified."""
+    found = []
+    for name, one in options.of(task.type).items():
+        value = task.options.get(name)
+        if name == "verify_checksum" or value not in (None, one.default):
+            found.append((_(one.label), value_words(one, value)))
     return found

@@ -1,25 +1,18 @@
-"""The options of a transfer, as the page asks for them: each has a sentence, and a few words for the summary."""
+"""The options of a transfer in words, and as the form of the Transfer page asks for them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from django.utils.functional import Promise
-from django.utils.translation import gettext_lazy as _
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from transferapi.tasks.options import TRANSFER, Flag, Number, OneOf, TaskOption
 
 Words = str | Promise
-
-
-class Switch(NamedTuple):
-    """An option that is on or off. name: as in a transfer document. short: for the summary."""
-
-    name: str
-    label: Words
-    sentence: Words
-    short: Words
-    on: bool = False
 
 
 class Choice(NamedTuple):
@@ -30,59 +23,53 @@ class Choice(NamedTuple):
     short: Words = ""
 
 
-SWITCHES = (
-    Switch(
-        "verify_checksum",
-        _("Verify what arrives"),
-        _("The checksums of both sides are compared, and what differs is sent again."),
-        _("checksums on"),
-        on=True,
-    ),
-    Switch(
-        "preserve_timestamp",
-        _("Keep modification times"),
-        _("The copies get the modification times of their sources."),
-        _("times kept"),
-    ),
-    Switch(
-        "encrypt_data",
-        _("Encrypt the data"),
-        _("The data is encrypted on its way. This can be slower."),
-        _("encrypted"),
-    ),
-    Switch(
-        "skip_source_errors",
-        _("Pass over files that cannot be read"),
-        _("The transfer goes on without them, and lists them."),
-        _("unreadable files are passed over"),
-    ),
-    Switch(
-        "delete_destination_extra",
-        _("Mirror: delete what is only at the destination"),
-        _("Files in the copied folders that the source does not have are deleted at the destination, after all else."),
-        _("mirror, deletes extra files"),
-    ),
-)
-SYNC = (
-    Choice("", _("Copy everything")),
-    Choice("0", _("Only files that are missing at the destination"), _("only missing files")),
-    Choice("1", _("Also files of another size"), _("files of another size")),
-    Choice("2", _("Also files that are newer at the source"), _("newer files")),
-    Choice("3", _("Also files with another checksum"), _("files with another checksum")),
+#: The options of the form that are on or off.
+SWITCHES = tuple(one for one in TRANSFER.values() if one.in_form and isinstance(one.kind, Flag))
+_LEVEL = TRANSFER["sync_level"]
+#: Each level in the summary of the form.
+_LEVELS_IN_SHORT = (
+    gettext_lazy("only missing files"),
+    gettext_lazy("files of another size"),
+    gettext_lazy("newer files"),
+    gettext_lazy("files with another checksum"),
 )
 #: Percent of the destination above which a mirror asks before it deletes; the first is chosen at the beginning.
-CONFIRM = (
-    Choice("50", _("before more than half of the destination is deleted")),
-    Choice("10", _("before more than a tenth of the destination is deleted")),
-    Choice("0", _("before anything is deleted")),
-    Choice("", _("never")),
-)
+_CONFIRM = (50, 10, 0)
 DEADLINES = (
-    Choice("1", _("1 day, and longer while it makes progress"), _("1 day")),
-    Choice("3", _("3 days"), _("deadline 3 days")),
-    Choice("7", _("7 days"), _("deadline 7 days")),
-    Choice("30", _("30 days"), _("deadline 30 days")),
+    Choice("1", gettext_lazy("1 day, and longer while it makes progress"), gettext_lazy("1 day")),
+    Choice("3", gettext_lazy("3 days"), gettext_lazy("deadline 3 days")),
+    Choice("7", gettext_lazy("7 days"), gettext_lazy("deadline 7 days")),
+    Choice("30", gettext_lazy("30 days"), gettext_lazy("deadline 30 days")),
 )
+
+
+def value_words(one: TaskOption, value: Any) -> str:
+    """The value of an option in words."""
+    if isinstance(one.kind, Flag):
+        return _("yes") if value else _("no")
+    if one.name == "confirm_deletion_above":
+        return (
+            _("before more than %(n)s %% of the destination is deleted") % {"n": value}
+            if value
+            else _("before anything is deleted")
+        )
+    if isinstance(one.kind, Number):
+        return _(one.kind.levels[value]) if one.kind.levels else str(value)
+    if isinstance(one.kind, OneOf):
+        return _(one.kind.words[value])
+    return str(len(value)) if isinstance(value, list) else str(value)
+
+
+def levels() -> list[Choice]:
+    """The choice of what is copied."""
+    rows = [Choice(str(n), value_words(_LEVEL, n), words) for n, words in enumerate(_LEVELS_IN_SHORT)]
+    return [Choice("", _("Everything")), *rows]
+
+
+def confirm() -> list[Choice]:
+    """The choice of when a mirror asks."""
+    one = TRANSFER["confirm_deletion_above"]
+    return [*(Choice(str(n), value_words(one, n)) for n in _CONFIRM), Choice("", _("never"))]
 
 
 def of_form(form: Mapping[str, str]) -> dict[str, object]:
@@ -90,7 +77,7 @@ def of_form(form: Mapping[str, str]) -> dict[str, object]:
     found: dict[str, object] = {one.name: form.get(one.name) == "on" for one in SWITCHES}
     if form.get("sync_level", "").isdecimal():
         found["sync_level"] = int(form["sync_level"])
-    confirm = form.get("confirm_deletion_above", CONFIRM[0].value)
+    confirm = form.get("confirm_deletion_above", str(_CONFIRM[0]))
     if found["delete_destination_extra"] and confirm.isdecimal():
         found["confirm_deletion_above"] = int(confirm)
     return found

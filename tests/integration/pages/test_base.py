@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import re
 from ast import literal_eval
 from collections.abc import Iterator
@@ -45,6 +46,32 @@ def test_the_files_of_pages_are_kept_for_ever_and_change_their_names() -> None:
         assert "set-cookie" not in answer.headers
         assert browser.client.get(re.sub(r"\.[0-9a-f]{16}\.", ".0123456789abcdef.", address)).status_code == 404
     assert browser.client.get("/static/webui/..%2f..%2fmanage.py").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("accepts", "compressed"),
+    [
+        ("gzip, deflate, br", True), ("br;q=1.0, GZIP;q=0.5", True), ("", False), ("br", False), ("gzip;q=0", False),
+        ("gzip; q=0.000", False), ("x-gzip-not", False),
+    ],
+)  # fmt: skip
+def test_files_are_compressed_for_who_takes_gzip_and_answers_with_secrets_never(
+    accepts: str, compressed: bool, alice: User
+) -> None:
+    browser = Browser(HTTP_ACCEPT_ENCODING=accepts)
+    for asset in assets.all_assets().values():
+        answer = browser.client.get(f"/static/webui/{asset.served_as}")
+        found = answer.content
+        if compressed:
+            assert answer.headers["Content-Encoding"] == "gzip"
+            found = gzip.decompress(found)
+        else:
+            assert "Content-Encoding" not in answer.headers
+        assert found == asset.content
+        assert "Accept-Encoding" in answer.headers["Vary"]
+    browser.sign_in(alice)
+    for path in ("/account", "/v0.10/task_list"):
+        assert "Content-Encoding" not in browser.client.get(path).headers
 
 
 def test_styles_and_scripts_of_each_page_stay_in_their_bound() -> None:

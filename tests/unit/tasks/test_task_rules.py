@@ -129,13 +129,13 @@ def test_udt_and_encryption_may_be_asked_for(name: str) -> None:
     ],
 )  # fmt: skip
 def test_what_only_a_later_version_can_do_is_refused_by_its_name(
-    known: dict[str, tuple[object, options.Check]], name: str, value: object
+    known: dict[str, options.TaskOption], name: str, value: object
 ) -> None:
     with pytest.raises(RequestError) as refused:
         options.complete(known, {name: value})
     assert refused.value.field == name
     assert refused.value.code == "ClientError.BadRequest.NotSupported"
     assert refused.value.reason.startswith("This version cannot ")
-    default = known[name][0]
+    default = known[name].default
     for harmless in (default, None):
         assert options.complete(known, {name: harmless})[name] == default

@@ -13,6 +13,7 @@ from transferapi.shell.options import Arguments, flag
 from transferapi.shell.output import FORM
 from transferapi.shell.tasks import foreground, lists, submissions
 from transferapi.shell.tasks.lists import ListLine, ListSide
+from transferapi.tasks.options import DELETE
 from transferapi.tasks.submission import DeleteRequest, TransferItem, TransferRequest
 
 _BACKGROUND = flag("-D", "--background", about="print the task id and return; the task goes on")
@@ -52,7 +53,7 @@ def scp(context: Context, arguments: Arguments) -> int:
         source_endpoint=source.endpoint,
         destination_endpoint=destination.endpoint,
         items=[_item(context, arguments, from_, Location(destination.endpoint, to))],
-        options=submissions.movement(arguments, arguments["sync"]),
+        options=submissions.movement(arguments, arguments["sync_level"]),
         **submissions.common("scp", arguments, submissions.quoted(arguments)),
     )
     return _run(context, arguments, request)
@@ -63,7 +64,7 @@ def _item(context: Context, arguments: Arguments, source: str, destination: Loca
     if source.endswith("/"):
         return TransferItem(source, to, recursive=True)
     name = source.rpartition("/")[2]
-    compares = recursive and (arguments["delete"] or arguments["sync"] is not None)
+    compares = recursive and (arguments["delete_destination_extra"] or arguments["sync_level"] is not None)
     is_the_copy = compares and to.rpartition("/")[2] == name
     if to.endswith("/") or (not is_the_copy and _is_folder(context, destination)):
         to = to.rstrip("/") + "/" + name
@@ -81,10 +82,7 @@ def _is_folder(context: Context, place: Location) -> bool:
     return entry.is_directory
 
 
-@command("rm", "[OPTIONS] ENDPOINT:PATH", Heading.TASKS, submissions.RECURSIVE,
-         flag("-f", key="force", about="no error where nothing is there"), _BACKGROUND,
-         flag("--globs", about="the path is a pattern: * ? [abc]"), submissions.DEADLINE, submissions.LABEL,
-         submissions.TASK_ID, submissions.DELEGATE, FORM,
+@command("rm", "[OPTIONS] ENDPOINT:PATH", Heading.TASKS, *submissions.DELETION, _BACKGROUND, FORM,
          summary="Delete a file or a folder, and wait until it is gone")  # fmt: skip
 def rm(context: Context, arguments: Arguments) -> int:
     """Deletes a file, or with -r a folder with all that is in it, as a task, and waits for its end as `scp` does. A
@@ -101,11 +99,7 @@ def rm(context: Context, arguments: Arguments) -> int:
     request = DeleteRequest(
         endpoint=side.endpoint,
         paths=[path],
-        options={
-            "recursive": arguments["recursive"],
-            "ignore_missing": arguments["force"],
-            "interpret_globs": arguments["globs"],
-        },
+        options={**submissions.given(arguments, DELETE), "recursive": arguments["recursive"]},
         **submissions.common("rm", arguments, submissions.quoted(arguments)),
     )
     return _run(context, arguments, request)

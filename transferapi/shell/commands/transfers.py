@@ -19,6 +19,7 @@ from transferapi.shell.tasks.lists import ListLine, ListSide, TransferLines
 from transferapi.tasks import submission
 from transferapi.tasks.errors import RequestError
 from transferapi.tasks.items.spool import Spool, SpooledItems, SpooledPaths
+from transferapi.tasks.options import DELETE
 from transferapi.tasks.submission import DeleteRequest, TransferRequest
 
 _NO_LINES = (
@@ -58,7 +59,7 @@ def transfer(context: Context, arguments: Arguments) -> None:
         context.out(f"{uuid.uuid4()}\n")
         return
     with Spool(context.user.pk) as spool:
-        lines = TransferLines(context, spool, arguments["recursive"], arguments["sync"])
+        lines = TransferLines(context, spool, arguments["recursive"], arguments["sync_level"])
         count = _take_all(context, arguments, 2, lines.take)
         if not count:
             raise ShellError(_NO_LINES.format("SOURCE and DESTINATION", "transfer"))
@@ -74,8 +75,7 @@ def transfer(context: Context, arguments: Arguments) -> None:
 
 
 @command("delete", "[OPTIONS] < PATH_LIST | [OPTIONS] -- ENDPOINT/PATH [-r]", Heading.TASKS,
-         submissions.RECURSIVE, flag("-f", "--ignore-missing", key="force", about="no error where nothing is there"),
-         submissions.DEADLINE, submissions.LABEL, submissions.TASK_ID, submissions.DELEGATE,
+         *submissions.DELETION,
          flag("--dry-run", about="check everything, and show the summary of the task without making it"), FORM,
          summary="Submit a delete that runs in the background")  # fmt: skip
 def delete(context: Context, arguments: Arguments) -> None:
@@ -104,7 +104,7 @@ def delete(context: Context, arguments: Arguments) -> None:
         request = DeleteRequest(
             endpoint=side.endpoint,
             paths=SpooledPaths(spool),
-            options={"recursive": True in recursive, "ignore_missing": arguments["force"]},
+            options={**submissions.given(arguments, DELETE), "recursive": True in recursive},
             **submissions.common("delete", arguments, shown),
         )
         _submit_list(context, arguments, spool, request, count if True in recursive else 0)

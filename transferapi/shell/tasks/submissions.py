@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any, ParamSpec
 
 from transferapi.rest.transfer.submission import documents
@@ -13,11 +14,12 @@ from transferapi.shell.command import COMMANDS
 from transferapi.shell.context import Context
 from transferapi.shell.errors import ShellError
 from transferapi.shell.operation_errors import not_activated
-from transferapi.shell.options import Arguments, Option, flag, option
+from transferapi.shell.options import Arguments, Option, choice, flag, option
 from transferapi.tasks import submission
 from transferapi.tasks.errors import NoCredentialError
 from transferapi.tasks.items import overlaps
 from transferapi.tasks.models import Task
+from transferapi.tasks.options import DELETE, RULE_FLAGS, TRANSFER, FilterRules, Flag, Kind, Number, OneOf, TaskOption
 from transferapi.tasks.submission import DeleteRequest, TransferRequest
 
 P = ParamSpec("P")
@@ -56,51 +58,78 @@ TASK_ID: Option = option("--taskid", metavar="ID", read=task_id, key="task_id", 
 DELEGATE: Option = flag("-g", key="delegate", about=DELEGATION)
 RECURSIVE: Option = flag("-r", "--recursive", after=True, about="folders too, with all that is in them")
 
-#: Option of the shell -> option of a submission.
-_NAMES = {
-    "delete": "delete_destination_extra",
-    "confirm_above": "confirm_deletion_above",
-    "encrypt": "encrypt_data",
-    "verify": "verify_checksum",
-    "preserve_mtime": "preserve_timestamp",
-    "perf_p": "perf_p",
-    "perf_cc": "perf_cc",
-    "perf_pp": "perf_pp",
-    "perf_udt": "perf_udt",
-}
+#: Options that a command takes behind `--` too.
+_AFTER = ("sync_level",)
+
+
+def _flags(known: Iterable[TaskOption]) -> Iterator[Option]:
+    """The flags of options of a submission. The key of each is the name of its option."""
+    for one in known:
+        about = one.sentence[0].lower() + one.sentence[1:].rstrip(".")
+        kind = one.kind
+        if isinstance(kind, FilterRules):
+            yield from _rules(one.name)
+        elif isinstance(kind, Flag):
+            if one.flags:
+                yield flag(*one.flags, key=one.name, default=None, about=about)
+            if one.off_flag:
+                off = f"turns off: {one.label.lower()}"
+                yield flag(one.off_flag, key=one.name, value=False, default=None, about=off)
+        elif one.flags:
+            read: Callable[[str], Any]
+            read = number(kind.lowest, kind.highest) if isinstance(kind, Number) else choice(*_words_of(kind))
+            after = one.name in _AFTER
+            yield option(*one.flags, metavar=one.metavar, key=one.name, read=read, after=after, about=about)
+
+
+def _words_of(kind: Kind) -> Iterable[str]:
+    return kind.words if isinstance(kind, OneOf) else ()
+
+
+def _rules(key: str) -> Iterator[Option]:
+    """The flags of filter rules. All have one key: the first rule that matches decides, whichever its flag is."""
+    subjects = {None: "files and folders", "file": "files", "dir": "folders"}
+    for (method, kind), name in RULE_FLAGS.items():
+        verb = "pass over" if method == "exclude" else "do not pass over"
+        about = f"{verb} {subjects[kind]} of this name (* ? [abc]), in every folder"
+        read = partial(filter_rule, method, kind)
+        yield option(name, metavar="PATTERN", key=key, read=read, many=True, about=about)
+
+
+def filter_rule(method: str, kind: str | None, pattern: str) -> dict[str, object]:
+    """For `Option.read`."""
+    return {"method": method, "name": pattern, "type": kind}
+
+
 #: The options of the data movement, for `transfer` and `scp`.
-MOVEMENT: tuple[Option, ...] = (
+MOVEMENT: tuple[Option, ...] = (RECURSIVE, *_flags(TRANSFER.values()), DEADLINE, LABEL, DELEGATE)
+#: The options of `delete`.
+DELETION: tuple[Option, ...] = (
     RECURSIVE,
-    option("-s", "--sync", "--sync-level", metavar="LEVEL", key="sync", read=number(0, 3), after=True, about="move a"
-           " file only if it is missing (0), has another size (1), is older there (2), has another checksum (3)"),
-    flag("--delete", about="in the end delete what only the destination folder has"),
-    option("--confirm-above", metavar="PERCENT", read=number(0, 100), about="with --delete: wait for confirm-deletion"
-           " or refuse-deletion where more than so much of the destination would be deleted"),
-    flag("--encrypt", about="encrypt the data on their way"),
-    flag("--verify-checksum", key="verify", default=None, about="compare the checksums of both sides"),
-    flag("--no-verify-checksum", key="verify", value=False, default=None, about="do not compare checksums"),
-    flag("--preserve-mtime", about="files keep their modification times"),
+    *_flags(one for name, one in DELETE.items() if name != "recursive"),
     DEADLINE,
     LABEL,
+    TASK_ID,
     DELEGATE,
-    option("--perf-p", metavar="N", read=number(1, 64), about="streams for each file"),
-    option("--perf-cc", metavar="N", read=number(1, 64), about="sessions side by side"),
-    option("--perf-pp", metavar="N", read=number(1, 100), about="files under way in each session"),
-    flag("--perf-udt", about="over UDT where both servers allow it"),
-)  # fmt: skip
+)
 
 
 def movement(arguments: Arguments, sync: int | None) -> dict[str, object]:
     """The options of the submission, by the names of REST."""
-    given = {name: arguments[key] for key, name in _NAMES.items() if key in arguments.given}
-    return given if sync is None else {**given, "sync_level": sync}
+    found = given(arguments, TRANSFER)
+    return found if sync is None else {**found, "sync_level": sync}
+
+
+def given(arguments: Arguments, known: Mapping[str, TaskOption]) -> dict[str, object]:
+    """The options that were given, by the names of REST."""
+    return {name: arguments[name] for name in known if name in arguments.given}
 
 
 def command_text(name: str, arguments: Arguments, operands: str) -> str:
     """The field `Command` of the task: the command with its options, then `operands`."""
     parts = [name]
     for one in COMMANDS[name].options:
-        if one.key not in arguments.given or one.key in ("task_id", "form", "label"):
+        if one.key not in arguments.given or one.key in ("task_id", "form", "label") or one.many:
             continue
         value = arguments[one.key]
         if not one.metavar:
@@ -109,6 +138,9 @@ def command_text(name: str, arguments: Arguments, operands: str) -> str:
             parts.append(f"{one.names[0]}={output.value_text(value)}")
         else:
             parts.append(f"{one.names[0]} {words.quote(output.value_text(value))}")
+    if "filter_rules" in arguments.given:
+        for rule in arguments["filter_rules"]:
+            parts.append(words.quote(f"{RULE_FLAGS[rule['method'], rule['type']]}={rule['name']}"))
     return " ".join([*parts, operands[:MAX_OPERANDS]])
 
 

@@ -1,10 +1,6 @@
 // Passkeys: ask the service for a challenge, the browser for an answer, and send the form with it.
 import { t } from "./words.js";
 
-const decode = (text) => Uint8Array.from(atob(text.replaceAll("-", "+").replaceAll("_", "/")), (one) => one.charCodeAt(0));
-const encode = (octets) => btoa(String.fromCharCode(...new Uint8Array(octets))).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
-const withIds = (keys) => (keys ?? []).map((key) => ({ ...key, id: decode(key.id) }));
-
 /** The address of the options, and the call of the browser, by what the form is for. */
 const KINDS = {
   new: { options: "/account/passkeys/options", ask: create },
@@ -12,23 +8,13 @@ const KINDS = {
   second: { options: "/signin/passkey/options", ask: get },
 };
 
+// Browsers read and write the JSON themselves (WebAuthn level 3, 5.1).
 async function create(given) {
-  const publicKey = { ...given, challenge: decode(given.challenge), user: { ...given.user, id: decode(given.user.id) }, excludeCredentials: withIds(given.excludeCredentials) };
-  const made = await navigator.credentials.create({ publicKey });
-  return answer(made, { attestationObject: encode(made.response.attestationObject), transports: made.response.getTransports?.() ?? [] });
+  return navigator.credentials.create({ publicKey: PublicKeyCredential.parseCreationOptionsFromJSON(given) });
 }
 
 async function get(given) {
-  const publicKey = { ...given, challenge: decode(given.challenge), allowCredentials: withIds(given.allowCredentials) };
-  const found = await navigator.credentials.get({ publicKey });
-  const { authenticatorData, signature, userHandle } = found.response;
-  return answer(found, { authenticatorData: encode(authenticatorData), signature: encode(signature), userHandle: userHandle ? encode(userHandle) : null });
-}
-
-/** The answer as JSON (WebAuthn level 3, 5.1), which not every browser writes itself. */
-function answer(credential, response) {
-  const id = encode(credential.rawId);
-  return JSON.stringify({ id, rawId: id, type: credential.type, clientExtensionResults: {}, response: { clientDataJSON: encode(credential.response.clientDataJSON), ...response } });
+  return navigator.credentials.get({ publicKey: PublicKeyCredential.parseRequestOptionsFromJSON(given) });
 }
 
 async function run(form) {
@@ -39,7 +25,7 @@ async function run(form) {
   const given = await found.json().catch(() => ({}));
   if (given.again) return location.assign(given.again);
   if (!found.ok) throw new Error(given.message ?? t("The service did not answer."));
-  form.elements.credential.value = await ask(given);
+  form.elements.credential.value = JSON.stringify(await ask(given));
   form.submit();
 }
 
@@ -58,6 +44,7 @@ document.addEventListener("submit", async (event) => {
   wrong.hidden = button.disabled = true;
   try {
     if (!window.PublicKeyCredential) throw new Error(t("This browser has no passkeys."));
+    if (!PublicKeyCredential.parseRequestOptionsFromJSON) throw new Error(t("This browser is too old for passkeys here. Update it, or sign in in another way."));
     await run(form);
   } catch (error) {
     wrong.textContent = REASONS[error.name] ?? error.message;

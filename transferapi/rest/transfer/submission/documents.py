@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from transferapi.rest.http.parsing import Document
@@ -20,6 +21,7 @@ from transferapi.rest.openapi.document_types import (
 from transferapi.rest.transfer import VERSION
 from transferapi.tasks import options
 from transferapi.tasks.models import Task
+from transferapi.tasks.options import Flag, Number, OneOf, TaskOption
 
 _FILES = {"source_path": "/share/godata/file1.txt", "destination_path": "/file1.txt"}
 _FOLDERS = {"source_path": "/share/", "destination_path": "/copy/", "recursive": True}
@@ -39,14 +41,6 @@ DEADLINE = Field[Any](
     t.about("2030-01-31, 2030-01-31 23:59:59 or ISO 8601; UTC when no zone is said", t.MAYBE_TEXT),
     read=Document.moment,
 )
-#: `transferapi.tasks.options` reads these, and says what each may be.
-_COMMON_OPTIONS = unchecked(
-    *each("notify_on_succeeded notify_on_failed notify_on_inactive", t.MAYBE_FLAG),
-    Field[Any](
-        "skip_activation_check",
-        t.about("accept the task without a credential; it waits until there is one", t.MAYBE_FLAG),
-    ),
-)
 FILTER_RULE = RequestDocument(
     "filter_rule",
     "method name",
@@ -55,48 +49,26 @@ FILTER_RULE = RequestDocument(
     Field("type", t.about("absent: files and folders", t.maybe(t.one_of("file", "dir")))),
     example={"type": "file"},
 )
-_LEVEL = {"type": "integer", "minimum": 0, "maximum": 3}
-_TRANSFER_OPTIONS = unchecked(
-    *optional(
-        Field[Any](
-            "sync_level",
-            t.about(
-                "copy only what is missing (0), has another size (1), is older (2), has another checksum (3)", _LEVEL
-            ),
-        ),
-        Field("verify_checksum", t.about("compare checksums of both sides after the transfer", t.FLAG)),
-        Field("encrypt_data", t.about("encrypt the data channels", t.FLAG)),
-        Field("preserve_timestamp", t.about("files keep their modification times", t.FLAG)),
-        Field("skip_source_errors", t.about("skip files that cannot be read at the source", t.FLAG)),
-        Field("fail_on_quota_errors", t.about("end the task when a quota is exceeded", t.FLAG)),
-        Field(
-            "delete_destination_extra",
-            t.about("after the transfer, delete files that only the destination has", t.FLAG),
-        ),
-        Field(
-            "confirm_deletion_above",
-            t.about(
-                "where more than so many percent of the destination would be deleted, the task waits for "
-                "confirm_deletion or refuse_deletion; absent: it deletes",
-                {"type": "integer", "minimum": 0, "maximum": 100},
-            ),
-        ),
-        Field("recursive_symlinks", {**t.one_of("ignore", "keep", "copy"), "default": "ignore"}),
-        Field("filter_rules", t.list_of(FILTER_RULE.schema, maxItems=options.MAX_FILTER_RULES)),
-        Field("store_base_path_info", t.about("events name the folders that all items lie in", t.FLAG)),
-    ),
-    Field[Any]("perf_cc", t.about("sessions side by side", t.MAYBE_NUMBER)),
-    Field[Any]("perf_p", t.about("streams for each file", t.MAYBE_NUMBER)),
-    Field[Any]("perf_pp", t.about("files under way in each session", t.MAYBE_NUMBER)),
-    Field[Any]("perf_udt", t.about("over UDT where both servers allow it", t.MAYBE_FLAG)),
-    Field[Any](
-        "tuning",
-        t.about(
-            "adaptive: plans follow what is measured; paper, fixed: the rules of 2012 and what is asked for",
-            t.maybe({**t.one_of("paper", "adaptive", "fixed"), "default": "adaptive"}),
-        ),
-    ),
-)
+
+
+def _schema(one: TaskOption) -> t.Schema:
+    kind = one.kind
+    if isinstance(kind, Flag):
+        return t.FLAG
+    if isinstance(kind, Number):
+        return {"type": "integer", "minimum": kind.lowest, "maximum": kind.highest}
+    if isinstance(kind, OneOf):
+        return {**t.one_of(*kind.words), "default": one.default}
+    return t.list_of(FILTER_RULE.schema, maxItems=options.MAX_FILTER_RULES)
+
+
+def _fields(known: Iterable[TaskOption]) -> tuple[Field[Any], ...]:
+    """Fields for options, which `transferapi.tasks.options` checks; those that are refused are not documented."""
+    shown = (Field[Any](one.name, t.about(one.sentence, _schema(one))) for one in known if not one.refused)
+    return unchecked(*optional(*shown))
+
+
+_TRANSFER_OPTIONS = _fields(options.TRANSFER.values())
 TRANSFER_ITEM = RequestDocument(
     "transfer_item",
     "source_path destination_path",
@@ -159,7 +131,6 @@ TRANSFER_OF_TIMER = RequestDocument(
     "timer_transfer",
     "source_endpoint destination_endpoint DATA",
     LABEL,
-    *_COMMON_OPTIONS,
     *_ENDS,
     *_TRANSFER_OPTIONS,
     _ITEMS,
@@ -172,7 +143,6 @@ TRANSFER = RequestDocument(
     SUBMISSION,
     LABEL,
     DEADLINE,
-    *_COMMON_OPTIONS,
     *_ENDS,
     *_TRANSFER_OPTIONS,
     _ITEMS,
@@ -184,13 +154,8 @@ DELETE = RequestDocument(
     SUBMISSION,
     LABEL,
     DEADLINE,
-    *_COMMON_OPTIONS,
     Field("endpoint", t.ENDPOINT, example="go#ep2"),
-    *unchecked(
-        Field("recursive", t.about("delete folders with their content", t.MAYBE_FLAG)),
-        Field("ignore_missing", t.about("a missing file counts as deleted", t.MAYBE_FLAG)),
-        Field("interpret_globs", t.about("paths are patterns as in a shell", t.MAYBE_FLAG)),
-    ),
+    *_fields(options.DELETE.values()),
     Field("DATA", t.list_of(DELETE_ITEM.schema, minItems=1), read=any_list, example=[DELETE_ITEM.example]),
     example={"submission_id": "0b0f1c3e-6f7b-4a45-9a3c-8f6ac1d1a0b1", "recursive": True},
 )
