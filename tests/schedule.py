@@ -61,7 +61,7 @@ LONG = {
     "tests/integration/identity/test_vault_rotation.py": 3.0,
     "tests/integration/relay/test_connect_program.py": 4.0,
     "tests/integration/relay/test_fronts.py": 3.0,
-    "tests/integration/rest/push/test_streams_in_gunicorn.py": 3.0,
+    "tests/integration/rest/push/test_events_server.py": 3.0,
     "tests/integration/rest/test_access.py": 0.03,
     "tests/integration/rest/test_schemathesis.py": 0.2,
     "tests/integration/rest/transfer/test_search_scopes.py": 0.6,
