@@ -208,6 +208,8 @@ TLS_CERTIFICATE = CONFIG.tls_certificate
 CONNECT_PINS = CONFIG.connect_pins
 #: Requests a second of one user.
 RATE_LIMIT = CONFIG.rate_limit
+#: Requests that one process of the web server works on at a time.
+WEB_THREADS = CONFIG.web_threads
 #: The front servers whose headers about addresses and https are trusted, and the secret for client certificates.
 FRONT_SERVERS = CONFIG.front_servers
 FRONT_SECRET = CONFIG.front_secret

@@ -221,7 +221,7 @@ class ComposeHost(Host):
         """As an upgrade does it, with one version."""
         for name in ROLES["web"]:
             self.compose("up", "-d", "--no-build", "--wait", "--no-deps", "--force-recreate", name)
-        others = ["relay", "shell", "worker"]
+        others = ["relay", "events", "shell", "worker"]
         self.up("--no-deps", "--force-recreate", *others)
 
     def secrets(self) -> dict[str, str]:
@@ -317,7 +317,7 @@ class ComposeHost(Host):
 
     def _without_front(self) -> None:
         """Take the network of the front server away, with what is in it."""
-        self.compose("rm", "--stop", "--force", "front", "web", "web2", "relay")
+        self.compose("rm", "--stop", "--force", "front", "web", "web2", "relay", "events")
         self.engine.docker("network", "rm", f"{PROJECT}_front")
 
     def mend(self) -> None:

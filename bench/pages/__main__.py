@@ -4,7 +4,7 @@
 
 A cold page has nothing in the browser's cache; a warm one has its files. Frames count as dropped where more than 34 ms
 pass between two of them, while the listing scrolls from its beginning to its end. Live pages are open streams of events
-on one web process; of each user eight.
+on one events server with TLS; of each user eight.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def main() -> None:
     parser.add_argument("--only", choices=("pages", "listing", "live"))
     arguments = parser.parse_args()
     if arguments.only in (None, "live"):
-        with instance(live.ONE_PROCESS) as api:
+        with instance() as api:
             _print_live(live.measure(api, arguments.live))
     if arguments.only != "live":
         _in_browser(arguments)

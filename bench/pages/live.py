@@ -1,31 +1,37 @@
-"""Many open live pages on one web process: its memory, and how long an event takes to all of them."""
+"""Many open live pages on one events server: its memory, and how long an event takes to all of them."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import selectors
 import socket
+import ssl
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.request
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
-from urllib.parse import urlsplit
+from pathlib import Path
 
-from bench.abuse.harness import Target
 from bench.abuse.honest import resident
 from bench.instance import Api
+from deploy.endpoint.authority import Authority
+from deploy.stack.child import spawn, stop
 from deploy.stack.embedded import embedded_environment
-from deploy.stack.free_ports import free_port
+from deploy.stack.free_ports import HOST, free_port
+from deploy.stack.roles import EVENTS
+from tests.waiting import children_of, eventually
 
 #: Streams of one user (`event_broadcaster`, which needs the settings of an instance).
 MOST_OF_A_USER = 8
-#: Environment of an instance whose web server has one process.
-ONE_PROCESS = {"GUNICORN_CMD_ARGS": "--workers=1"}
 #: Seconds in which every page must have got its event.
 SECONDS = 30.0
 
@@ -40,7 +46,7 @@ class Reader:
 
 @dataclass(frozen=True)
 class Found:
-    """Megabytes of the web process before and with the pages, and seconds from a change to each page's event."""
+    """Megabytes of the events server before and with the pages, and seconds from a change to each page's event."""
 
     pages: int
     before: float
@@ -61,21 +67,47 @@ class Found:
 
 def measure(api: Api, pages: int) -> Found:
     """Open the pages' streams, then cancel one task after another and time each stream."""
-    [web] = Target(api).pids("web")
     readers = _readers(api, -(-pages // MOST_OF_A_USER))
-    before = resident(web, "VmRSS")
-    wanted = islice((reader for reader in readers for _ in range(MOST_OF_A_USER)), pages)
-    streams = [(_listen(api, reader), reader.task) for reader in wanted]
-    time.sleep(3)
-    during = resident(web, "VmRSS")
-    changed: dict[str, float] = {}
-    with ThreadPoolExecutor(1) as pool:
-        work = pool.submit(_cancel_all, api, readers, changed)
-        heard = _hear(streams)
-        work.result()
-    for stream, _ in streams:
-        stream.close()
+    with _events_server(api) as (process, port, context):
+        before = resident(process, "VmRSS")
+        wanted = islice((reader for reader in readers for _ in range(MOST_OF_A_USER)), pages)
+        streams = [(_listen(port, context, reader), reader.task) for reader in wanted]
+        time.sleep(3)
+        during = resident(process, "VmRSS")
+        changed: dict[str, float] = {}
+        with ThreadPoolExecutor(1) as pool:
+            work = pool.submit(_cancel_all, api, readers, changed)
+            heard = _hear(streams)
+            work.result()
+        for stream, _ in streams:
+            stream.close()
     return Found(pages, before, during, [at - changed[task] for at, task in heard])
+
+
+@contextmanager
+def _events_server(api: Api) -> Iterator[tuple[int, int, ssl.SSLContext]]:
+    """Its worker, its port, and what its clients need for TLS, which it ends itself."""
+    port = free_port()
+    with tempfile.TemporaryDirectory(prefix="waybill-bench-") as name:
+        folder = Path(name)
+        authority = Authority(folder / "authority", namespace="/O=Bench")
+        host = authority.issue_host(["localhost"])
+        environment = {
+            **os.environ,
+            **embedded_environment(api.home),
+            "WAYBILL_TLS_CERTIFICATE": str(host.certificate),
+            "WAYBILL_TLS_KEY": str(host.key),
+        }
+        log = folder / "events.log"
+        *words, application = EVENTS
+        words += ["--bind", f"{HOST}:{port}", application]
+        process = spawn([sys.executable, "-m", *words], log=log, env=environment)
+        try:
+            eventually(lambda: "listening on" in log.read_text() or process.poll() is not None, seconds=60)
+            [worker] = children_of(process.pid)
+            yield worker, port, ssl.create_default_context(capath=str(authority.certificates))
+        finally:
+            stop(process)
 
 
 def _readers(api: Api, count: int) -> list[Reader]:
@@ -107,11 +139,11 @@ def _submit(api: Api, token: str, endpoint: str) -> str:
     return _call(api, token, "POST", "/transfer", document)["task_id"]
 
 
-def _listen(api: Api, reader: Reader) -> socket.socket:
+def _listen(port: int, context: ssl.SSLContext, reader: Reader) -> ssl.SSLSocket:
     """An open stream, as a page has it."""
-    parts = urlsplit(api.url)
-    stream = socket.create_connection((str(parts.hostname), int(parts.port or 80)), timeout=60)
-    headers = f"Host: {parts.netloc}\r\nAuthorization: Bearer {reader.token}\r\nAccept: text/event-stream\r\n"
+    plain = socket.create_connection((HOST, port), timeout=60)
+    stream = context.wrap_socket(plain, server_hostname="localhost")
+    headers = f"Host: localhost\r\nAuthorization: Bearer {reader.token}\r\nAccept: text/event-stream\r\n"
     stream.sendall(f"GET /v0.10/event_stream HTTP/1.1\r\n{headers}\r\n".encode())
     answer = stream.recv(65536)
     if b" 200 " not in answer.split(b"\r\n")[0]:
@@ -126,7 +158,7 @@ def _cancel_all(api: Api, readers: list[Reader], changed: dict[str, float]) -> N
         _call(api, reader.token, "POST", f"/task/{reader.task}/cancel")
 
 
-def _hear(streams: list[tuple[socket.socket, str]]) -> list[tuple[float, str]]:
+def _hear(streams: list[tuple[ssl.SSLSocket, str]]) -> list[tuple[float, str]]:
     """When each stream got the end of its task."""
     selector = selectors.DefaultSelector()
     for stream, task in streams:
@@ -136,7 +168,8 @@ def _hear(streams: list[tuple[socket.socket, str]]) -> list[tuple[float, str]]:
     while len(found) < len(streams) and time.monotonic() < end:
         for key, _ in selector.select(0.5):
             task, seen = key.data
-            seen += key.fileobj.recv(65536)  # type: ignore[union-attr]
+            with contextlib.suppress(ssl.SSLWantReadError):
+                seen += key.fileobj.recv(65536)  # type: ignore[union-attr]
             if b"CANCELED" in seen:
                 found.append((time.monotonic(), task))
                 selector.unregister(key.fileobj)

@@ -80,6 +80,7 @@ def places(environ: Mapping[str, str]) -> ListeningAddresses:
     return ListeningAddresses(
         web_host=read("WAYBILL_WEB_HOST", values.address, "127.0.0.1"),
         port=read("WAYBILL_PORT", values.port, "8000"),
+        events_port=read("WAYBILL_EVENTS_PORT", values.port, "8004"),
         tls_certificate=read("WAYBILL_TLS_CERTIFICATE", values.file_or_none, ""),
         ssh_host=read("WAYBILL_SSH_HOST", values.address, "127.0.0.1"),
         ssh_port=read("WAYBILL_SSH_PORT", values.port, "2222"),

@@ -15,8 +15,9 @@ from types import MappingProxyType
 from typing import NoReturn
 
 from deploy.stack.errors import PassingError
-from deploy.stack.roles import MIGRATING, WEB, worker_words
+from deploy.stack.roles import EVENTS, MIGRATING, WEB, worker_words
 from transferapi.config import CHECKOUT, Config
+from transferapi.config.values import host_and_port
 
 from .base import Commands, set_up_django
 from .upgrade import expand
@@ -79,6 +80,10 @@ def _web(config: Config) -> int:
     from deploy.web.early_socket import gunicorn_words
 
     _become([*WEB, *gunicorn_words(config)])
+
+
+def _events(config: Config) -> int:
+    _become([*EVENTS, "--bind", host_and_port(config.web_host, config.events_port)])
 
 
 def _worker(config: Config) -> int:
@@ -173,5 +178,5 @@ def _take_lock(until: float) -> bool:
 
 
 ROLES: Mapping[str, Callable[[Config], int]] = MappingProxyType(
-    {"web": _web, "worker": _worker, "shell": _shell, "relay": _relay, "migrate": _migrate}
+    {"web": _web, "worker": _worker, "shell": _shell, "relay": _relay, "events": _events, "migrate": _migrate}
 )

@@ -26,12 +26,19 @@ _FOR = {
         "Start `waybill shell`, unless it is not needed or runs on another host.",
     ),
     "relay": ("No agent can connect", "Start `waybill relay`, unless agents are not needed."),
+    "events": (
+        "Few streams of events are possible",
+        "Start `waybill run events`, unless a few streams are enough or it runs on another host.",
+    ),
 }
 
 
 def check(config: Config) -> Iterator[Finding]:
     yield _public(config)
     for name, ask in CHECKS.items():
+        # Without a server in front, as with `make up`, the web server has the streams.
+        if name == "events" and not config.front_servers:
+            continue
         lack, do = _FOR[name]
         try:
             # The servers that the web server needs have findings of their own.

@@ -39,6 +39,7 @@ class ListeningAddresses:
 
     web_host: str
     port: int
+    events_port: int
     tls_certificate: Path | None
     ssh_host: str
     ssh_port: int
@@ -50,19 +51,27 @@ Here: TypeAlias = "ListeningAddresses | Config"
 
 
 def _web(here: Here, exclude: list[str]) -> None:
+    _ask_ready(here, "the web server", here.port, exclude)
+
+
+def _events(here: Here, exclude: list[str]) -> None:
+    _ask_ready(here, "the events server", here.events_port, exclude)
+
+
+def _ask_ready(here: Here, program: str, port: int, exclude: list[str]) -> None:
     context = client_context(here.tls_certificate)
-    asked = _connection(_ANY.get(here.web_host, here.web_host), here.port, context)
+    asked = _connection(_ANY.get(here.web_host, here.web_host), port, context)
     words = urlencode([("exclude", name) for name in exclude])
     try:
         asked.request("GET", f"/readyz?{words}")
         answer = asked.getresponse()
         body = answer.read(MOST)
     except (OSError, http.client.HTTPException) as error:
-        raise StackError(f"the web server does not answer at port {here.port}: {error}") from None
+        raise StackError(f"{program} does not answer at port {port}: {error}") from None
     finally:
         asked.close()
     if answer.status != 200:
-        raise StackError(_reasons(body))
+        raise StackError(_reasons(program, body))
 
 
 def _connection(host: str, port: int, context: ssl.SSLContext | None) -> http.client.HTTPConnection:
@@ -71,14 +80,14 @@ def _connection(host: str, port: int, context: ssl.SSLContext | None) -> http.cl
     return http.client.HTTPSConnection(host, port, timeout=SECONDS, context=context)
 
 
-def _reasons(body: bytes) -> str:
+def _reasons(program: str, body: bytes) -> str:
     try:
         document = json.loads(body)
         checks = document.get("checks", {}).items()
         failed = [f"{name}: {one['reason']}" for name, one in checks if not one["passed"]]
         return "\n".join(failed) or str(document.get("reason", "not ready"))
     except (ValueError, AttributeError, KeyError, TypeError):
-        return "the web server answered something that is not of Waybill"
+        return f"{program} answered something that is not of Waybill"
 
 
 def _worker(here: Here, exclude: list[str]) -> None:
@@ -157,4 +166,5 @@ CHECKS: dict[str, Callable[[Here, list[str]], None]] = {
     "worker": _worker,
     "shell": _shell,
     "relay": _relay,
+    "events": _events,
 }

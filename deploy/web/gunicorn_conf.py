@@ -1,4 +1,7 @@
-"""Gunicorn's settings: `waybill run web` runs gunicorn with them (`deploy.stack.roles`)."""
+"""Gunicorn's settings of the web server and of the events server: `waybill run` names them (`deploy.stack.roles`).
+
+The command of the events server replaces the worker class and some of the numbers.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +19,12 @@ from transferapi.config.values import host_and_port
 
 from .tls import ServerContext
 
-#: Descriptors of a worker: for its connections, its streams of events, and its own files.
+#: Descriptors of a worker: for its connections, and its own files.
 FILES = 4096
 
 _config = load_or_exit()
 workers = _config.web_processes
-#: A threaded worker, which can give connections away to streams of events.
+#: A threaded worker, whose threads do not wait for clients.
 worker_class = "deploy.web.worker.StreamWorker"
 threads = _config.web_threads
 bind = [host_and_port(_config.web_host, _config.port)]
@@ -104,14 +107,38 @@ def post_fork(server: object, worker: Any) -> None:
     die_with_parent(os.getppid())
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, FILES)), hard))
-    sys.setswitchinterval(SWITCH)
-    from django.db import close_old_connections
-
     from transferapi.outages import database
-    from transferapi.rest.http.trusted_proxies import client_address
     from transferapi.rest.metrics.shared_counts import COUNTS
     from transferapi.tasks.tracing import switch
     from transferapi.tasks.upkeep.watch import Watch
+
+    COUNTS.take_slot(worker.slot)
+    kind, threads = ("events", _prepare_events(worker)) if _is_events(worker) else ("web", _prepare_web(worker))
+    # Each thread, and the thread for streams, for the maintenance mode, for /metrics and for the checks of /readyz.
+    database.watch(database.OF_REQUESTS, database.ConnectionBounds(kind, threads + 6))
+    switch.begin(kind)
+    Watch(kind).start()
+
+
+def _is_events(worker: Any) -> bool:
+    return bool(worker.cfg.worker_class_str == "asgi")
+
+
+def _prepare_events(worker: Any) -> int:
+    """Returns the threads for views."""
+    from transferapi import asgi
+
+    asgi.application.is_stopping = lambda: not worker.alive
+    return asgi.THREADS
+
+
+def _prepare_web(worker: Any) -> int:
+    """Returns the threads of the worker."""
+    sys.setswitchinterval(SWITCH)
+    from django.db import close_old_connections
+
+    from transferapi.rest.http.trusted_proxies import client_address
+    from transferapi.rest.push import event_broadcaster
 
     from .early_refusal import readable, refusal_of
     from .refusals import Refusals
@@ -119,14 +146,11 @@ def post_fork(server: object, worker: Any) -> None:
 
     worker.client_address, worker.refusal_of, worker.readable = client_address, refusal_of, readable
     worker.note_early = Refusals().note
-    # Also where the request was handed over to the threads of streams, and Django does not see its end.
+    # Also where the answer is a stream, whose thread goes on.
     worker.give_back = close_old_connections
-    COUNTS.take_slot(worker.slot)
-    # Each thread, and the threads for streams, for the maintenance mode, for /metrics and for the checks of /readyz.
-    database.watch(database.OF_REQUESTS, database.ConnectionBounds("web", _config.web_threads + 6))
+    worker.end_streams = event_broadcaster.stop
     worker.tunnels = TunnelForwarder(_config.relay)
-    switch.begin("web")
-    Watch("web").start()
+    return _config.web_threads
 
 
 def worker_exit(server: object, worker: Any) -> None:

@@ -1,13 +1,9 @@
-"""Gunicorn's threaded worker, changed so that threads do not wait for clients, and connections can be given away.
+"""Gunicorn's threaded worker, changed so that threads do not wait for clients.
 
 Gunicorn gives a connection to a thread as soon as it is readable. A client that sends slowly, stops in a body, or takes
 nothing of an answer holds that thread. Here one loop reads requests and sends answers for all clients (`connections`);
 a thread has a request from its last octet to the answer. Where there are more than MOST_CONNECTIONS connections, the
 address with most of them loses one: the one whose stage has lasted longest.
-
-An application that finds `waybill.hand_over` in its environment may `announce()` that it will use it. After it has
-written the first part of its answer, it calls it with the receiver of the connection; this call does not return. The
-worker neither closes nor counts the connection any more. So streams of events need no thread.
 """
 
 from __future__ import annotations
@@ -23,7 +19,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import Future
 from enum import Enum, auto
-from typing import Any, NoReturn, Protocol
+from typing import Any
 
 from gunicorn.sock import ssl_context  # type: ignore[import-untyped]
 from gunicorn.workers.gthread import ThreadWorker  # type: ignore[import-untyped]
@@ -38,7 +34,6 @@ from .early_answer import EarlyAnswer
 from .fair_queue import FairQueue
 from .tunnels import TunnelForwarder, head_for_relay, is_tunnel
 
-KEY = "waybill.hand_over"
 #: Whether the application is called for the second time, now with the body that it asked for.
 AGAIN = "waybill.again"
 #: The application calls this with the key of the user. Without the call, the owner of a request is its network.
@@ -60,15 +55,6 @@ class After(Enum):
     MORE = auto()
     CLOSE = auto()
     BODY = auto()
-    GIVEN_AWAY = auto()
-
-
-class ConnectionReceiver(Protocol):
-    def __call__(self, connection: Any, *, chunked: bool) -> None: ...
-
-
-class HandedOver(BaseException):
-    """Leaves gunicorn's code for requests without the end of the answer."""
 
 
 def first_to_go(among: Collection[HttpConnection], weight: Callable[[HttpConnection], int]) -> HttpConnection:
@@ -77,24 +63,6 @@ def first_to_go(among: Collection[HttpConnection], weight: Callable[[HttpConnect
     for conn in among:
         weights[conn.owner] += weight(conn)
     return min(among, key=lambda conn: (-weights[conn.owner], conn.since))
-
-
-class HandOver:
-    """The interface of an application to its connection, for one request."""
-
-    def __init__(self, connection: HttpConnection) -> None:
-        self.connection = connection
-
-    def announce(self) -> None:
-        """Declare that no other request follows on this connection."""
-        self.connection.request.force_close()
-
-    def __call__(self, receiver: ConnectionReceiver) -> NoReturn:
-        if self.connection.unsent:
-            raise ConnectionResetError(errno.ECONNRESET, "it takes nothing")
-        # The same condition as gunicorn's `Response.is_chunked`.
-        receiver(self.connection.socket, chunked=self.connection.request.version > (1, 0))
-        raise HandedOver
 
 
 class StreamWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
@@ -115,7 +83,7 @@ class StreamWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._here = threading.local()
-        #: All connections that are neither closed nor given away; those that no thread has, with their awaited events.
+        #: All connections that are neither closed nor the relay's; those that no thread has, with their awaited events.
         self._all: set[HttpConnection] = set()
         self._waiting: dict[HttpConnection, int] = {}
         #: Requests that no thread has begun to handle.
@@ -134,6 +102,8 @@ class StreamWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
         self.note_early: Callable[[EarlyAnswer, Any, str], None] = lambda *_: None
         #: Gives back what the thread of a request still has. `gunicorn_conf` sets this.
         self.give_back: Callable[[], object] = lambda: None
+        #: Ends the answers that have no end, which hold threads, when the worker is to stop. `gunicorn_conf` sets this.
+        self.end_streams: Callable[[], object] = lambda: None
         #: Passes on the connections of agents. `gunicorn_conf` sets the address of the relay.
         self.tunnels = TunnelForwarder(RelayAddress("", 0, "/nowhere"))
         self._next_tick = 0.0
@@ -153,7 +123,6 @@ class StreamWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
 
         def with_connection(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
             connection: HttpConnection = self._here.connection
-            environ[KEY] = HandOver(connection)
             environ[AGAIN] = connection.wanted
             environ[BELONGS_TO] = connection.belongs_to
             environ["gunicorn.socket"] = connection.socket
@@ -186,8 +155,6 @@ class StreamWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
             return After.MORE if self.handle_request(conn.request, conn) else After.CLOSE
         except BodyWanted:
             return After.BODY
-        except HandedOver:
-            return After.GIVEN_AWAY
         except OSError as error:
             self.log.debug("The client is gone: %s", error)
         except StopIteration as error:
@@ -209,6 +176,7 @@ class StreamWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
         """
         super().set_accept_enabled(enabled)
         if not enabled and not self.alive:
+            threading.Thread(target=self.end_streams, name="end of streams", daemon=True).start()
             for listener in list(self.sockets):
                 for _ in range(self._most):
                     if not self.accept(listener):
@@ -359,10 +327,7 @@ class StreamWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
         if handled is None:
             return
         conn, after = handled
-        if after is After.GIVEN_AWAY:
-            self._all.discard(conn)
-            self.nr_conns -= 1
-        elif after is After.BODY:
+        if after is After.BODY:
             self._run(conn, conn.read_body)
             self._bound_bodies()
         else:

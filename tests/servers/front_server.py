@@ -53,7 +53,7 @@ class Nginx:
             "PUBLIC_URL": "https://data.example.org",
             "RELAY": "127.0.0.1:9",
         }
-        given["WEB_SECOND"] = values.get("WEB_SECOND", values["WEB"])
+        given["WEB_SECOND"] = given["EVENTS"] = values["WEB"]
         for template in FOLDER.glob("*.template"):
             text = re.sub(r"\$\{WAYBILL_([A-Z_]+)\}", lambda found: {**given, **values}[found[1]], template.read_text())
             (made.folder / template.stem).write_text(text)
@@ -78,14 +78,15 @@ class Nginx:
 
 
 @contextmanager
-def caddy(web: str, relay: str = "127.0.0.1:9") -> Iterator[int]:
-    """Run Caddy with our Caddyfile; gives its port. web, relay: addresses with ports."""
+def caddy(web: str, relay: str = "127.0.0.1:9", events: str = "") -> Iterator[int]:
+    """Run Caddy with our Caddyfile; gives its port. web, relay, events: addresses with ports."""
     port, folder = free_port(), Path(tempfile.mkdtemp(prefix="waybill-caddy-"))
     given = {
         "WAYBILL_FRONT_SITE": f"http://127.0.0.1:{port}, http://localhost:{port}",
         "WAYBILL_FRONT_OPTIONS": "bind 127.0.0.1",
         "WAYBILL_REQUEST_SECONDS": "60",
         "WAYBILL_WEB": web,
+        "WAYBILL_EVENTS": events or web,
         "WAYBILL_RELAY": relay,
         "HOME": str(folder),
         "XDG_CONFIG_HOME": str(folder),

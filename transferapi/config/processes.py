@@ -17,7 +17,7 @@ class ProcessSettings:
         "WAYBILL_WEB_HOST",
         values.address,
         "127.0.0.1",
-        "address at which `waybill run web` listens (default 127.0.0.1; 0.0.0.0 or :: for all)",
+        "address at which `waybill run web` and `waybill run events` listen (default 127.0.0.1; 0.0.0.0 or :: for all)",
     )
     web_peer: str = variable(
         "WAYBILL_WEB_PEER",
@@ -25,6 +25,9 @@ class ProcessSettings:
         "",
         "name:port of another web server behind the same server in front; while it answers, this one listens only "
         "after it has loaded the application",
+    )
+    events_port: int = variable(
+        "WAYBILL_EVENTS_PORT", values.port, "8004", "port of `waybill run events`, the events server (default 8004)"
     )
     web_processes: int = variable(
         "WAYBILL_WEB_PROCESSES",

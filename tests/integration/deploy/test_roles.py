@@ -69,6 +69,26 @@ def test_the_web_server_is_the_process_that_was_started(environ: dict[str, str],
 
 
 @pytest.mark.django_db(transaction=True)
+def test_the_events_server_is_the_process_that_was_started_and_its_check_asks_it(
+    environ: dict[str, str], tmp_path: Path
+) -> None:
+    port, log = free_port(), tmp_path / "events.log"
+    environ |= {"WAYBILL_EVENTS_PORT": str(port), "WAYBILL_WEB_PROCESSES": "3"}
+    check = [sys.executable, "-m", "deploy.cli", "check", "events", "--exclude", "redis", "--exclude", "sweep"]
+    before = subprocess.run(check, env=environ, cwd=CHECKOUT, capture_output=True, text=True, timeout=60, check=False)
+    assert (before.returncode, f"the events server does not answer at port {port}" in before.stderr) == (1, True)
+    process = spawn([*RUN, "events"], log=log, env=environ, cwd=CHECKOUT)
+    try:
+        eventually(lambda: "Booting worker" in log.read_text() or process.poll() is not None, seconds=90)
+        eventually(lambda: subprocess.run(check, env=environ, cwd=CHECKOUT, timeout=60, check=False).returncode == 0)
+        assert b"transferapi.asgi" in Path(f"/proc/{process.pid}/cmdline").read_bytes()
+        assert len(children_of(process.pid)) == 1
+    finally:
+        stop(process)
+    assert "Traceback" not in log.read_text(), log.read_text()
+
+
+@pytest.mark.django_db(transaction=True)
 def test_a_web_server_listens_before_it_has_loaded_the_application(environ: dict[str, str], tmp_path: Path) -> None:
     """A connection that comes while it loads waits for the answer, and is not refused."""
     port, log = free_port(), tmp_path / "web.log"

@@ -24,7 +24,7 @@ SCHEMA = CHECKOUT / "tests" / "schemas" / "compose-spec.json"
 SCRIPT = "deploy/compose-secrets.sh"
 #: The commands of the page for another major version.
 POSTGRES = ("postgres-dump", "postgres-restore", "postgres-start")
-OURS = ("migrate", "web", "web2", "relay", "shell", "worker", "operator")
+OURS = ("migrate", "web", "web2", "relay", "events", "shell", "worker", "operator")
 #: The innermost of nested ones first.
 _VARIABLE = re.compile(r"(?<!\$)\$\{(\w+)(?:(:?-|:[?+])([^{}]*))?\}")
 
@@ -117,7 +117,15 @@ def test_a_client_of_redis_needs_the_password_and_has_few_rights() -> None:
 
 @pytest.mark.parametrize(
     ("name", "seconds"),
-    [("web", graceful_timeout), ("relay", 2), ("shell", 2), ("worker", 15), ("postgres", 30), ("redis", 5)],
+    [
+        ("web", graceful_timeout),
+        ("relay", 2),
+        ("events", 3),
+        ("shell", 2),
+        ("worker", 15),
+        ("postgres", 30),
+        ("redis", 5),
+    ],
 )
 def test_nobody_is_killed_while_it_stops(name: str, seconds: int) -> None:
     """seconds: that the role may need."""
@@ -162,7 +170,7 @@ def test_each_service_has_an_address_of_its_own_in_the_network_of_the_front_serv
         if "front" in one.get("networks", {})
     ]
     # Docker takes the first address itself.
-    assert len(fixed) == len(set(fixed)) == 4
+    assert len(fixed) == len(set(fixed)) == 5
     assert set(fixed) <= set(inside[1:])
 
 
@@ -285,7 +293,7 @@ def test_the_commands_of_the_page_are_those_of_services_that_are_there() -> None
             ["sh", "-n"], input=commands(part), capture_output=True, text=True, timeout=60, check=False
         )
         assert (checked.returncode, checked.stderr) == (0, "")
-    assert "docker compose stop front web web2 worker relay shell" in commands("restore")
+    assert "docker compose stop front web web2 worker relay events shell" in commands("restore")
 
 
 def test_the_page_gives_the_keys_of_a_backup_to_the_files_that_compose_mounts(place: Path) -> None:

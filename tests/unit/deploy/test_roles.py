@@ -67,7 +67,7 @@ def test_there_is_no_beat_to_run(environ: pytest.MonkeyPatch, capsys: pytest.Cap
         cli.main(["run", "beat"])
     assert ended.value.code == 2
     # Python 3.14 does not quote them.
-    assert "web, worker, shell, relay, migrate" in capsys.readouterr().err.replace("'", "")
+    assert "web, worker, shell, relay, events, migrate" in capsys.readouterr().err.replace("'", "")
 
 
 def test_the_web_server_listens_where_the_settings_say() -> None:

@@ -26,6 +26,7 @@ UNITS = {
     "worker": "waybill-worker@.service",
     "shell": "waybill-shell.service",
     "relay": "waybill-relay.service",
+    "events": "waybill-events.service",
     "migrate": "waybill-migrate.service",
 }
 #: Services of timers, and their timers.

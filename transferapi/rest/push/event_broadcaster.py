@@ -3,7 +3,7 @@
 The reader thread holds one connection that LISTENs. A notification says only that there is something new. The thread
 reads it from the tables (`transferapi.tasks.notify.feed`), in one query for all streams, so that nothing is lost where
 the connection breaks. A stream that begins, resumes, or is too slow reads pages from the tables on its own, as far as
-its buffer has room, until it has caught up with the others. Both threads begin with the first stream.
+its buffer has room, until it has caught up with the others. The thread begins with the first stream.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from django.conf import settings
 from django.db import DatabaseError, InterfaceError, connection
 
 from identity.error_categories import Category, LimitExceededError
@@ -33,12 +34,14 @@ from transferapi.tasks.notify.feed import PAGE, Cursor, FeedLine, FeedScope, Sna
 from transferapi.tasks.states import Phase
 
 from .stream_messages import message, position
-from .stream_transport import SocketWriter, StreamTransport, ThreadTransport
+from .stream_transport import StreamTransport, ThreadTransport
 
 log = logging.getLogger(__name__)
 
-#: The most streams of one user, of a process, and of a process whose web server uses a thread for each.
-MOST_OF_A_USER, MOST, MOST_IN_THREADS = 8, 500, 4
+#: The most streams of one user, and of a process. Where each holds a thread of the web server: the parts of its threads
+#: that the streams of a user, and all streams, may hold; the rest is for requests.
+MOST_OF_A_USER, MOST = 16, 2000
+THREADS_OF_A_USER, THREADS_OF_ALL = 4, 2
 #: Octets that wait for a client before its stream catches up from the tables later.
 ROOM = 64 * 1024
 #: The most tasks whose last message a stream remembers.
@@ -112,7 +115,6 @@ class EventBroadcaster:
         self._begin = threading.Event()
         self._stopping = False
         self._seen: Snapshot | None = None
-        self.writer = SocketWriter(self.wake)
         self._thread = threading.Thread(target=self._run, name="streams-in", daemon=True)
         self._thread.start()
 
@@ -130,14 +132,15 @@ class EventBroadcaster:
 
     def check_room(self, owner_id: uuid.UUID, *, in_thread: bool) -> None:
         """Raises TooManyStreamsError."""
+        of_a_user, of_all = MOST_OF_A_USER, MOST
+        if in_thread:
+            of_a_user = min(of_a_user, settings.WEB_THREADS // THREADS_OF_A_USER)
+            of_all = settings.WEB_THREADS // THREADS_OF_ALL
         streams = self._current()
-        if sum(stream.scope.owner_id == owner_id for stream in streams) >= MOST_OF_A_USER:
-            raise TooManyStreamsError(MOST_OF_A_USER)
-        threads = sum(isinstance(stream.transport, ThreadTransport) for stream in streams)
-        if in_thread and threads >= MOST_IN_THREADS:
-            raise TooManyStreamsError(MOST_IN_THREADS)
-        if len(streams) >= MOST:
-            raise TooManyStreamsError(MOST)
+        if sum(stream.scope.owner_id == owner_id for stream in streams) >= of_a_user:
+            raise TooManyStreamsError(of_a_user)
+        if len(streams) >= of_all:
+            raise TooManyStreamsError(of_all)
 
     def _current(self) -> list[ClientStream]:
         with self._lock:
@@ -149,12 +152,11 @@ class EventBroadcaster:
             os.write(self._awake_write, b"x")
 
     def stop(self) -> None:
-        """Close all streams, and end both threads."""
+        """Close all streams, and end the thread."""
         self._stopping = True
         self._begin.set()
         self.wake()
         self._thread.join(30)
-        self.writer.stop()
         os.close(self._awake_read)
         os.close(self._awake_write)
 

@@ -1,17 +1,17 @@
 """Server-sent events of one task, or of all tasks of the user. An extension of this service; see docs/push.md.
 
-A web server that can give its connection away (`waybill.hand_over` in the environment of the request, see
-deploy/web/worker.py) needs no thread for a stream. Other servers use one thread for each, so they have few streams.
+The events server (`transferapi.asgi`) needs no thread for a stream. The web server uses one for each, so it has few.
 """
 
 from __future__ import annotations
 
-import socket
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
 from typing import Any, cast
 
 from django.contrib.auth import HASH_SESSION_KEY, SESSION_KEY
+from django.core.handlers.asgi import ASGIRequest
+from django.db import close_old_connections
 from django.http import HttpResponse, StreamingHttpResponse
 from django.http.response import HttpResponseBase
 from django.utils.crypto import constant_time_compare
@@ -35,9 +35,9 @@ from transferapi.tasks.states import Phase
 
 from . import event_broadcaster
 from .documents import EVENT_STREAM
-from .stream_transport import SocketTransport, ThreadTransport
+from .event_broadcaster import TooManyStreamsError
+from .stream_transport import LoopTransport, ThreadTransport
 
-HAND_OVER = "waybill.hand_over"
 #: Milliseconds after which a client reconnects.
 _HELLO = b": Waybill\nretry: 2000\n\n"
 
@@ -51,7 +51,9 @@ class StreamView(View):
         """Raises TooManyStreamsError."""
         if request.method == "HEAD":
             return HttpResponse(content_type="text/event-stream")
-        body = _Body(request, scope, at, _may_listen(request, self.scope))
+        has_loop = isinstance(request._request, ASGIRequest)
+        event_broadcaster.current().check_room(scope.owner_id, in_thread=not has_loop)
+        body = (_LoopBody if has_loop else _ThreadBody)(scope, at, _may_listen(request, self.scope))
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         return StreamingHttpResponse(body, content_type="text/event-stream", headers=headers)
 
@@ -122,39 +124,41 @@ def _is_of(session: Any, user: User) -> bool:
 
 
 class _Body:
-    """The body of the answer: it sends a first line, then hands the connection over, or goes on in this thread."""
+    """The body of the answer, which has a first line. A request that is never read takes no place."""
 
-    def __init__(self, request: Request, scope: FeedScope, at: Cursor | None, may_listen: Callable[[], bool]) -> None:
-        """Raises TooManyStreamsError."""
+    def __init__(self, scope: FeedScope, at: Cursor | None, may_listen: Callable[[], bool]) -> None:
         self._open = partial(event_broadcaster.current().open, scope, at, may_listen)
-        self._hand_over: Any = request.META.get(HAND_OVER)
-        self._transport: SocketTransport | ThreadTransport | None = None
-        self._handed_over = False
-        if self._hand_over is None:
-            # The stream begins when the server reads the body: a request that is never read takes no place.
-            event_broadcaster.current().check_room(scope.owner_id, in_thread=True)
-        else:
-            self._hand_over.announce()
-            self._transport = SocketTransport(event_broadcaster.current().writer)
-            self._open(self._transport)
-
-    def __iter__(self) -> Iterator[bytes]:
-        yield _HELLO
-        if isinstance(self._transport, SocketTransport):
-            self._hand_over(self._attach)
-        else:
-            self._transport = ThreadTransport()
-            self._open(self._transport)
-            yield from self._transport
-
-    def _attach(self, connection: socket.socket, *, chunked: bool) -> None:
-        """The web server gives the connection away. It does not where the client has not taken the octets before."""
-        assert isinstance(self._transport, SocketTransport)
-        self._handed_over = True
-        self._transport.attach(connection, chunked=chunked)
+        self._transport: LoopTransport | ThreadTransport | None = None
 
     def close(self) -> None:
-        """The web server calls this at the end of the answer."""
-        if self._transport is not None and not self._handed_over:
+        """The client is gone, or the answer has ended."""
+        if self._transport is not None:
             self._transport.close()
             event_broadcaster.current().wake()
+
+
+class _ThreadBody(_Body):
+    """For a web server that uses a thread for each answer."""
+
+    def __iter__(self) -> Iterator[bytes]:
+        # The thread keeps the stream, and not the connection of the request.
+        close_old_connections()
+        yield _HELLO
+        self._transport = ThreadTransport()
+        self._open(self._transport)
+        yield from self._transport
+
+
+class _LoopBody(_Body):
+    """For an ASGI server."""
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        yield _HELLO
+        self._transport = LoopTransport()
+        try:
+            self._open(self._transport)
+        except TooManyStreamsError:
+            # The last place was taken since `check_room`. The client connects again, and gets this error then.
+            return
+        async for data in self._transport:
+            yield data

@@ -25,7 +25,7 @@ class ServiceProcess(models.Model):
 
     #: host:pid, as in leases.
     name = models.CharField(max_length=128, primary_key=True)
-    #: "web", "worker", "shell" or "relay".
+    #: "web", "worker", "shell", "relay" or "events".
     kind = models.CharField(max_length=16)
     version = models.CharField(max_length=64)
     #: The migrations with an effect that its code has, as "app.name".

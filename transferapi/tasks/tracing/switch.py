@@ -10,7 +10,7 @@ from transferapi.version import service_version
 
 
 def begin(kind: str) -> None:
-    """Export spans of this process, where the settings say so. kind: "web", "worker" or "shell". After the fork."""
+    """Export spans of this process, where the settings say so. kind: "web", "worker" ... After the fork."""
     if settings.TRACES:
         headers = trace_settings.headers(settings.TRACES_HEADERS.value if settings.TRACES_HEADERS else "")
         exporting.start(settings.TRACES, headers, settings.TRACES_RATIO, kind=kind, version=service_version())

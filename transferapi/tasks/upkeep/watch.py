@@ -35,7 +35,7 @@ COMPARE_SECONDS = 60.0
 
 
 class Watch:
-    """kind: "web", "worker", "shell" or "relay". gauges: numbers of the moment, called in any thread."""
+    """kind: "web", "worker", "shell", "relay" or "events". gauges: numbers of the moment, called in any thread."""
 
     def __init__(self, kind: str, gauges: Callable[[], Mapping[str, int]] = dict) -> None:
         self._kind = kind

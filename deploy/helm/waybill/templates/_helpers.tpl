@@ -35,6 +35,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
   "WAYBILL_WEB_PROCESSES" (toString .Values.web.processes)
   "WAYBILL_WEB_THREADS" (toString .Values.web.threads)
   "WAYBILL_WORKER_THREADS" (toString .Values.worker.threads)
+  "WAYBILL_EVENTS_PORT" "8004"
   "WAYBILL_SSH_HOST" "0.0.0.0"
   "WAYBILL_SSH_PORT" "2222"
   "WAYBILL_RELAY" (printf "%s-relay:8003" (include "waybill.name" .))
@@ -139,19 +140,20 @@ affinity:
 
 {{/* The cheap checks. Only what says that a process hangs restarts it: an outage of the database must not. */}}
 {{- define "waybill.probes" -}}
-{{- if eq . "web" -}}
+{{- if has . (list "web" "events") -}}
+{{- $port := eq . "web" | ternary "http" "events" }}
 startupProbe:
-  httpGet: {path: /healthz, port: http}
+  httpGet: {path: /healthz, port: {{ $port }}}
   periodSeconds: 2
   timeoutSeconds: 5
   failureThreshold: 60
 livenessProbe:
-  httpGet: {path: /healthz, port: http}
+  httpGet: {path: /healthz, port: {{ $port }}}
   periodSeconds: 10
   timeoutSeconds: 10
   failureThreshold: 6
 readinessProbe:
-  httpGet: {path: "/readyz?exclude=redis&exclude=sweep", port: http}
+  httpGet: {path: "/readyz?exclude=redis&exclude=sweep", port: {{ $port }}}
   periodSeconds: 5
   timeoutSeconds: 5
   failureThreshold: 2

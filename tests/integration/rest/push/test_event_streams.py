@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import select
-import socket
 import threading
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,22 +13,17 @@ import psycopg2
 import pytest
 from django.db import connection, transaction
 from django.test import Client
-from gunicorn.config import Config  # type: ignore[import-untyped]
 
 from deploy.stack.redis import Redis
-from deploy.web.client_timeouts import ClientTimeouts
-from deploy.web.connections import HttpConnection, Stage
-from deploy.web.worker import HandedOver, HandOver
 from endpoints.models import Endpoint
 from identity import tokens
 from identity.clock import moment
 from identity.models import ApiToken, User
-from tests.integration.cast import submit, take
+from tests.integration.cast import make_user, submit, take
 from tests.integration.rest import Api, assert_error
 from tests.integration.tasks.test_mails import fail, succeed
 from tests.waiting import eventually
 from transferapi.rest.push import event_broadcaster, stream_transport
-from transferapi.rest.push.event_streams import HAND_OVER
 from transferapi.tasks import events, moves
 from transferapi.tasks.events import NewEvent
 from transferapi.tasks.models import Event, Task
@@ -113,7 +104,9 @@ def parse(raw: bytes) -> Iterator[Told]:
 
 
 @pytest.fixture(autouse=True)
-def _stopped() -> Iterator[None]:
+def _stopped(settings: Any) -> Iterator[None]:
+    """Streams of Django's test client hold threads: enough for each test."""
+    settings.WEB_THREADS = 64
     yield
     event_broadcaster.stop()
 
@@ -443,7 +436,7 @@ def test_a_stream_ends_with_its_session(
     taken = b""
     while b"id: " not in taken:
         taken += next(chunks)
-    monkeypatch.setattr(stream_transport, "HEARTBEAT_SECONDS", 0.05)
+    monkeypatch.setattr(stream_transport, "THREAD_HEARTBEAT_SECONDS", 0.05)
     assert next(chunks) == stream_transport.HEARTBEAT, "as long as he is signed in he may listen"
     ends(browser, alice)
     assert set(chunks) <= {stream_transport.HEARTBEAT}
@@ -464,7 +457,7 @@ def test_a_user_has_so_many_streams_and_no_more(
     assert_error(refused, 429, "ClientError.TooManyRequests")
     assert int(refused.headers["Retry-After"]) > 0
     other = Listener(bob, "/event_stream")
-    monkeypatch.setattr(event_broadcaster, "MOST_IN_THREADS", 3)
+    monkeypatch.setattr(event_broadcaster, "THREADS_OF_ALL", 20)
     assert_error(Api(bob).get("/event_stream"), 429, "ClientError.TooManyRequests")
     moves.cancel(alice, task.pk)
     eventually(lambda: listeners[1].over)
@@ -472,67 +465,34 @@ def test_a_user_has_so_many_streams_and_no_more(
     assert not other.over
 
 
-class _Waits:
-    """No thread waits for a client."""
-
-    def begin(self, connection: HttpConnection) -> bool:
-        return False
-
-    def end(self, connection: HttpConnection) -> None:
-        raise AssertionError("it has not begun")
-
-
-@contextlib.contextmanager
-def connected() -> Iterator[tuple[HttpConnection, socket.socket]]:
-    """A connection of the web server that has read a request, and the client's end of it."""
-    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()[:2]) as client:
-        plain, address = server.accept()
-        timeouts = ClientTimeouts(reading=30.0, slowest=1, idle=30.0)
-        served = HttpConnection(plain, address, server.getsockname(), Config(), timeouts, _Waits())
-        client.sendall(b"GET /v0.10/event_stream HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        select.select([plain], [], [], 30)
-        served.step()
-        assert served.stage is Stage.WORKING
-        try:
-            yield served, client
-        finally:
-            served.close()
+@pytest.mark.parametrize(("threads", "most_of_a_user", "most"), [(8, 2, 4), (3, 0, 1), (1, 0, 0)])
+def test_streams_that_hold_threads_of_the_web_server_leave_most_for_requests(
+    alice: User, settings: Any, threads: int, most_of_a_user: int, most: int
+) -> None:
+    settings.WEB_THREADS = threads
+    open_ones = [Listener(alice, "/event_stream") for _ in range(most_of_a_user)]
+    assert_error(Api(alice).get("/event_stream"), 429, "ClientError.TooManyRequests")
+    if most_of_a_user:
+        other = make_user("other")
+        open_ones += [Listener(other, "/event_stream") for _ in range(most - most_of_a_user)]
+        assert_error(Api(make_user("last")).get("/event_stream"), 429, "ClientError.TooManyRequests")
+    assert not any(listener.over for listener in open_ones)
 
 
-def test_a_stream_whose_client_takes_nothing_gives_its_place_back(alice: User) -> None:
-    headers = {"Authorization": f"Bearer {tokens.issue(alice)}"}
-    for _ in range(event_broadcaster.MOST_OF_A_USER + 1):
-        with connected() as (served, _):
-            while not served.unsent:
-                served.sock.sendall(bytes(1 << 20))
-            answer = Client().get("/v0.10/event_stream", headers=headers, **{HAND_OVER: HandOver(served)})  # type: ignore[arg-type]
-            assert answer.status_code == 200, answer.content
-            assert served.request.should_close()
-            body = iter(answer.streaming_content)  # type: ignore[attr-defined]
-            assert next(body).endswith(b"\n\n")
-            with pytest.raises(ConnectionResetError):
-                next(body)
-            answer.close()
+def test_a_stream_that_holds_a_thread_ends_soon_after_its_client(
+    alice: User, monkeypatch: pytest.MonkeyPatch, settings: Any
+) -> None:
+    """The web server sees that a client is gone when it sends."""
+    settings.WEB_THREADS = 4
+    monkeypatch.setattr(stream_transport, "THREAD_HEARTBEAT_SECONDS", 0.05)
+    gone = Listener(alice, "/event_stream")
+    assert_error(Api(alice).get("/event_stream"), 429, "ClientError.TooManyRequests")
+    gone.close()
     Listener(alice, "/event_stream")
 
 
-def test_a_stream_whose_client_takes_all_keeps_its_place(alice: User) -> None:
-    headers = {"Authorization": f"Bearer {tokens.issue(alice)}"}
-    with ExitStack() as open_ones:
-        for _ in range(event_broadcaster.MOST_OF_A_USER):
-            served, _ = open_ones.enter_context(connected())
-            answer = Client().get("/v0.10/event_stream", headers=headers, **{HAND_OVER: HandOver(served)})  # type: ignore[arg-type]
-            assert answer.status_code == 200, answer.content
-            body = iter(answer.streaming_content)  # type: ignore[attr-defined]
-            next(body)
-            with pytest.raises(HandedOver):
-                next(body)
-            answer.close()
-        assert_error(Api(alice).get("/event_stream"), 429, "ClientError.TooManyRequests")
-
-
 def test_a_quiet_stream_gives_signs_of_life(alice: User, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream_transport, "HEARTBEAT_SECONDS", 0.05)
+    monkeypatch.setattr(stream_transport, "THREAD_HEARTBEAT_SECONDS", 0.05)
     listener = Listener(alice, "/event_stream")
     eventually(lambda: listener.raw.count(b"\n\n: \n\n") >= 2)
 
