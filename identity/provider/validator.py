@@ -18,15 +18,14 @@ from oauth2_provider.oauth2_validators import OAuth2Validator
 from oauth2_provider.settings import oauth2_settings
 from oauthlib.oauth2.rfc6749 import errors
 
-from identity.audit import log as audit
-from identity.audit.log import What
+from identity import audit
+from identity.audit import What
 from identity.hidden import digest_of
 from identity.models import SignIn
-from identity.sessions.proof import SignInProof
+from identity.sign_in_proof import SignInProof
 
-from . import clients, issue, openid, scopes
-from .tokens import limits as token_limits
-from .tokens import values as token_values
+from . import clients, issue, openid, scopes, token_values
+from . import issue as token_limits
 
 #: The header in which the consent page passes the address at which the user reached this service.
 HERE = "X-Waybill-Here"

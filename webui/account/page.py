@@ -15,13 +15,11 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_POST
 
-from identity import certificate_subjects, tokens
+from identity import certificate_subjects, one_time_codes, ssh_keys, tokens
 from identity.error_categories import CategorizedError
 from identity.models import User
-from identity.one_time_codes import services as one_time_codes
-from identity.one_time_codes.services import Enrolment
+from identity.one_time_codes import Enrolment
 from identity.provider import applications, consents, scopes
-from identity.ssh_keys import services as ssh_keys
 from transferapi.rest.http.client_certificates import accepted_subject
 from transferapi.rest.http.errors import meaning
 from webui.page import ACCOUNT, show, signed_in, user_of

@@ -6,9 +6,9 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods
 
+from identity import groups
 from identity.error_categories import CategorizedError
-from identity.groups import services as groups
-from identity.groups.services import MembershipStatus
+from identity.groups import MembershipStatus
 from webui.forms import refused
 from webui.page import show, signed_in, user_of
 

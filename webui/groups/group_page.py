@@ -12,12 +12,10 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_safe
 
+from identity import group_memberships, groups
 from identity.database_rows import enum_value
-from identity.groups import memberships
-from identity.groups import services as groups
-from identity.groups.errors import GroupForbiddenError, GroupInvalidError, GroupNotFoundError
-from identity.groups.memberships import ActionRefusal, MembershipAction, MembershipVerb
-from identity.groups.services import GroupRole, Policies
+from identity.group_memberships import ActionRefusal, MembershipAction, MembershipVerb
+from identity.groups import GroupForbiddenError, GroupInvalidError, GroupNotFoundError, GroupRole, Policies
 from identity.models import Group, Membership
 from identity.provider import identities
 from webui.forms import change_of, question
@@ -63,7 +61,7 @@ def page(
         "standing": _standing(found.membership) if found.membership else "",
         "members": [(row, _standing(row)) for row in members[:MAX_SHOWN]],
         "more_members": max(0, len(members) - MAX_SHOWN),
-        "allowed": {verb.name for verb in memberships.allowed(user, found)},
+        "allowed": {verb.name for verb in group_memberships.allowed(user, found)},
         "roles": ROLES.items(),
         "refusal": refusal,
         "given": {refusal[0]: request.POST} if refusal else {},
@@ -113,7 +111,7 @@ def member(request: HttpRequest, ref: str) -> HttpResponse | str:
     if ask := _question(request, verb, f"/groups/{ref}"):
         return ask
     action = MembershipAction(verb, _identity(request), _role(request.POST.get("role", "member")))
-    [done] = memberships.act(user_of(request), uuid.UUID(ref), [action])
+    [done] = group_memberships.act(user_of(request), uuid.UUID(ref), [action])
     if isinstance(done.result, ActionRefusal):
         raise GroupForbiddenError(done.result.reason)
     if verb in (MembershipVerb.LEAVE, MembershipVerb.DECLINE):

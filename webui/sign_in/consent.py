@@ -9,8 +9,8 @@ from django.http.response import HttpResponseRedirectBase
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods
 
+from identity import shown_names
 from identity.federation.freshness import Fresh
-from identity.linked import shown
 from identity.provider import authorization, clients, consents, scopes
 from identity.provider.authorization import AuthorizationRequest
 from identity.provider.errors import RequestNotTrustedError, RequestRefusedError
@@ -133,7 +133,7 @@ def _form(request: HttpRequest, asked: AuthorizationRequest, status: int = 200) 
         "may": [said(scope.words) for scope in asked.scopes if scope.words],
         "unserved": _unserved(asked),
         "offline": asked.offline,
-        "identity_name": shown.name_of(user_of(request)),
+        "identity_name": shown_names.name_of(user_of(request)),
         "host": _("a page of ours, which shows you a code to copy") if asked.shows_code else asked.redirect_host,
         "message": asked.message,
         "objection": authorization.reason_to_refuse(asked, user_of(request), proof_of(request)),

@@ -14,7 +14,7 @@ from django.utils.safestring import SafeString, mark_safe
 from django.utils.translation import gettext as _
 
 from endpoints.errors import StepUpRequiredError
-from identity.linked import shown
+from identity import shown_names
 from identity.models import User
 from webui import assets, icons
 from webui.sign_in import step_up
@@ -45,7 +45,7 @@ def name(text: object) -> SafeString:
 
 @register.filter
 def shown_name(user: User) -> str:
-    return shown.short_name_of(user)
+    return shown_names.short_name_of(user)
 
 
 @register.filter

@@ -14,7 +14,7 @@ from django.template import Context, Template
 from django.test import RequestFactory
 
 import webui
-from identity.languages.catalog import Key
+from identity.languages import Key
 from identity.models import User
 from tests.integration.pages import Browser
 from webui import assets, icons, language, style

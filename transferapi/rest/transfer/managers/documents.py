@@ -10,7 +10,7 @@ from typing import Any
 from endpoints import pause_rules
 from endpoints.models import Endpoint, PauseRule
 from endpoints.registry import canonical_name
-from identity.linked import shown as shown_identity
+from identity import shown_names as shown_identity
 from transferapi.rest.openapi import types as t
 from transferapi.rest.openapi.common import LENGTH
 from transferapi.rest.openapi.document_types import (
