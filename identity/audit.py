@@ -1,8 +1,8 @@
-"""Where the present call comes from, for the audit log: a client's address, or the operator's command line.
-
-Write to the audit log, in the transaction of the act that is recorded: both happen, or neither.
+"""Write to the audit log, in the transaction of the act that is recorded: both happen, or neither.
 
     audit.record(What.ROLE_GIVEN, user, {"endpoint": name, "role": role}, actor=manager)
+
+The origin of a call (`comes_from`) is the address of a client, or the operator's command line.
 
 No secret is passed here, and no text that somebody typed as a user name: people type passwords at the wrong place. An
 act that a program can repeat without end is recorded once in REPEATED (`record_once`), or refused beyond MOST_ACTS

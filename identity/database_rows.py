@@ -1,6 +1,6 @@
 """Rows of the database: queries for at most one row, bounded deletions, statements in SQL, and values of enums.
 
-Violated constraints of PostgreSQL: an expected one becomes the given error, any other stays an IntegrityError.
+A violated constraint of PostgreSQL that is expected becomes the given error; any other stays an IntegrityError.
 """
 
 from __future__ import annotations

@@ -1,11 +1,9 @@
-"""Groups of people and their memberships (Groups API v2).
-
-Groups (Groups API v2): create, find, change, delete. `group_memberships.py` changes memberships.
+"""Groups of people (Groups API v2): create, find, change, delete. `group_memberships.py` changes memberships.
 
 Members see their group, and so do users who are invited or have asked to join. Every signed-in user sees a group whose
 policy allows it. Admins of the group set its name and policies. Only an active membership grants anything.
 
-Errors of groups. A group that a user may not see does not exist for that user.
+Errors. A group that a user may not see does not exist for that user.
 
 GroupError
 |- GroupNotFoundError(ref)

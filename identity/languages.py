@@ -1,11 +1,8 @@
-"""Languages: the translations of pages and mails, and the language in which a user reads mails.
+"""The translations of pages and mails, and the language in which a user reads mails.
 
-The translations: text files, `LANGUAGE/*.po`, in the folders of the setting `LOCALE_PATHS`.
-
-They are read when a text is first needed in a language: there is no compiled file that could be older than its source,
-and no program is needed to make one.
-
-The language in which a user reads mails: the user's choice, else that of the pages at the first sign-in.
+Translations are text files, `LANGUAGE/*.po`, in the folders of the setting `LOCALE_PATHS`. They are read when a text is
+first needed in a language: there is no compiled file that could be older than its source, and no program is needed to
+make one. The language of mails is the user's choice, else that of the pages at the first sign-in.
 
 InvalidFieldError
 `- LanguageUnknownError()  no text of this service is in that language

@@ -9,7 +9,7 @@
 The former address gets a notice (`address_changed`). Bounds: requests by network, and by user in a day; the same
 address gets one mail in SPACING. A second wish of a user ends the first.
 
-Errors of changes of a mail address. `reason` is a sentence for people.
+Errors. `reason` is a sentence for people.
 
 MailAddressError
 |- AddressPresentError       it is the address of the account already

@@ -1,13 +1,10 @@
 """One-time codes (TOTP) that a user may require besides the password, and recovery codes.
 
-Time-based one-time codes: RFC 6238 with SHA-1, six digits and steps of 30 seconds, as all authenticators have it.
-
-A user's one-time codes: enrol, confirm, verify, and turn off; recovery codes.
-
-The secret is encrypted like the vault's (`identity.vault.sealing`), and rotated with them. Attempts are limited by
+The codes are those of RFC 6238 with SHA-1, six digits and steps of 30 seconds, as all authenticators have them. The
+secret is encrypted like the vault's (`identity.vault.sealing`), and rotated with them. Attempts are limited by
 `identity.password_sign_in`, which is the caller at sign-in.
 
-Errors of one-time codes. `reason` is a sentence for people; none holds a code or a secret.
+Errors. `reason` is a sentence for people; none holds a code or a secret.
 
 OneTimeCodeError
 |- CodesEnabledError      sign-in asks this user for codes already

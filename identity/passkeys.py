@@ -1,23 +1,19 @@
 """Passkeys (WebAuthn): keys of a device, or of a password manager, by which a user signs in without a password.
 
-Challenges: each is of one session and one purpose, lasts five minutes, and is taken once.
+A user's passkeys are added, listed, named and removed here, and proven at sign-in. A question is begun with `begin_new`
+or `begin_proof`, which put a challenge into the session of the browser; the answer comes to `add`, `user_of_proof` or
+`check_second_factor`.
 
-The session keeps the challenge. A marker in Redis is deleted by the first who takes it: of two concurrent requests of
-one session, one succeeds. Without Redis there is no sign-in, as with passwords.
+A challenge is of one session and one purpose, lasts five minutes, and is taken once. The session keeps it. A marker in
+Redis is deleted by the first who takes it: of two concurrent requests of one session, one succeeds. Without Redis there
+is no sign-in, as with passwords.
 
-The two ceremonies of WebAuthn (level 2, 7.1 and 7.2), by the library fido2: what is asked of a browser, and the
-check of its answer. This module keeps nothing.
+The library fido2 has the two ceremonies of WebAuthn (level 2, 7.1 and 7.2). Each answer must have the challenge, the
+origin and the id of this service, the presence of a person, and its verification by the device (PIN, finger, face).
+Attestation is not asked for, and none is believed: any authenticator may be used. Answers are text of strangers:
+whatever is wrong with one is a PasskeyRefusedError.
 
-Each answer must have the challenge, the origin and the id of this service, the presence of a person, and its
-verification by the device (PIN, finger, face). Attestation is not asked for, and none is believed: any authenticator
-may be used. Answers are text of strangers: whatever is wrong with one is a PasskeyRefusedError.
-
-A user's passkeys: add, list, name, remove; and the proof of one at sign-in.
-
-A question is begun with `begin_new` or `begin_proof`, which put a challenge into the session of the browser; the answer
-comes to `add`, `user_of_proof` or `check_second_factor`.
-
-Errors of passkeys. `reason` is a sentence for people; none holds what a browser has sent.
+Errors. `reason` is a sentence for people; none holds what a browser has sent.
 
 PasskeyError
 |- PasskeysUnavailableError   the address of this service cannot have passkeys

@@ -1,6 +1,6 @@
 """Identities that a provider has proven, after its answer was checked.
 
-Errors of linked identities. `reason` is a sentence for people; none holds what a provider has sent.
+Errors, also those of `identity.linked_identities`. `reason` is a sentence for people, without what a provider has sent.
 
 LinkedIdentityError
 |- IdentityNotUsableError      the provider named no person by whom a user could be found again

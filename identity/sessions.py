@@ -1,13 +1,8 @@
-"""Sessions of the pages, in a table that names their users, and links that begin one.
-
-The session engine (`SESSION_ENGINE`): Django's sessions in the database, with a bound for each user.
+"""The sessions of the pages (`SESSION_ENGINE`): in a table that names their users; they are listed and ended.
 
 A user has at most MOST sessions. One more ends the session of this user that would expire first. A session that was not
-used for IDLE ends.
-
-The open sessions of a user: list, and end one, or all others.
-
-The key of a session is a secret that signs in: outside this module a session is named by a digest of its key.
+used for IDLE ends. The key of a session is a secret that signs in: outside this module a session is named by a digest
+of its key.
 """
 
 from __future__ import annotations

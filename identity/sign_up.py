@@ -1,4 +1,6 @@
-"""The one rule of who may make an account, and what an account needs. Every way to sign up asks it.
+"""Sign-up: who may make an account, invitations, and the link by mail that proves an address.
+
+Every way to sign up asks one rule, which also says what an account needs.
 
     with transaction.atomic():
         user = sign_up(Applicant("carol", "Carol Doe", "carol@example.org", is_proven=True), invitation)
@@ -7,20 +9,20 @@
 The rule is the operator's (`policy`). An invitation admits in every case but CLOSED, once, and only the address to
 which it is bound. An address counts only where it is proven: by a link of ours, or by a provider that says so.
 
-Invitations: made and taken back by staff, or by the operator on the command line.
+Staff, or the operator on the command line, make invitations and take them back.
 
-Sign-up by mail: a request with an address, a link that proves it, and the account.
+Sign-up by mail:
 
 1. `ask` checks the rule for the address, which depends on no account, and writes a row. Its answer and its duration say
    nothing about accounts, and nothing that a stranger typed is in the mail.
-2. A worker takes due rows (`claim_mail`) and sends a mail: a link (`new_code`), or, where the address has an account, the
-   hint that it has one.
+2. A worker takes due rows (`claim_mail`) and sends a mail: a link (`new_code`), or, where the address has an account,
+   the hint that it has one.
 3. `find_address` finds the request of a link; `finish` makes the account, once.
 
 No account exists before the link was used, so nobody can reserve a name or the address of somebody else. Bounds:
 requests by network; one mail to an address in SPACING; requests that wait; mails in a day.
 
-Errors of sign-up.
+Errors:
 
 SignUpError
 |- SignUpClosedError             only the operator makes accounts here

@@ -1,13 +1,11 @@
-"""The ssh public keys by which users sign in to our ssh shell.
-
-Read ssh public keys as users paste them: the line of OpenSSH, or the form of RFC 4716.
+"""Read ssh public keys as users paste them (the line of OpenSSH, or the form of RFC 4716), and their restrictions.
 
 Accepted: ed25519, ecdsa on the curves nistp256, nistp384 and nistp521, and rsa of 2048 to 16384 bits. Keys of hardware
 tokens (sk-...) are refused: the ssh server cannot verify their signatures.
 
-Restrictions of an ssh key: the commands that its sessions may run, and the endpoints that exist for them.
+The restrictions of a key are the commands that its sessions may run, and the endpoints that exist for them.
 
-Errors of the ssh public keys by which users sign in. No message holds the text that was given.
+Errors, also those of `identity.ssh_keys`. No message holds the text that was given.
 
 SshKeyError
 |- KeyInvalidError(reason)                not a public key that can sign in; a private key was given, DSA, too short ...

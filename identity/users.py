@@ -8,8 +8,6 @@ UserAccountError
 |- NotStaffError()           only staff may do this
 |- OwnAccountError()         staff do not deactivate themselves
 |- UserNotFoundError(ref)    there is no such user
-
-The ways in which a user signs in to the pages: by password, passkey, linked identity or certificate.
 """
 
 from __future__ import annotations

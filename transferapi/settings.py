@@ -55,7 +55,7 @@ MIDDLEWARE = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "webui.language.PageLanguage",
-    "webui.problems.maintenance_mode.MaintenanceMiddleware",
+    "webui.maintenance_mode.MaintenanceMiddleware",
 ]
 ROOT_URLCONF = "transferapi.urls"
 WSGI_APPLICATION = "transferapi.wsgi.application"
@@ -114,7 +114,7 @@ AUTH_PASSWORD_VALIDATORS = [
 ]
 
 LOGIN_URL = "/signin"
-CSRF_FAILURE_VIEW = "webui.problems.pages.csrf_failed"
+CSRF_FAILURE_VIEW = "webui.problems.csrf_failed"
 
 USE_TZ = True
 TIME_ZONE = "UTC"

@@ -4,9 +4,7 @@ The dialogue, as myproxy-server 6.2 has it: TLS; the octet `0`; a request, an an
 the number of certificates (one octet), the certificates (DER), an answer. Everything that is read has a bound in
 octets, and the whole a bound in time.
 
-Errors: see `myproxy_errors`.
-
-Errors of a MyProxy logon. `reason` is a sentence for users that holds no part of the passphrase.
+Errors. `reason` is a sentence for users that holds no part of the passphrase.
 
 MyProxyError
 |- MyProxyInputError            the user name, passphrase or host name cannot be sent

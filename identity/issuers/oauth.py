@@ -1,12 +1,9 @@
-"""Requests to OAuth servers of endpoints, with the errors of `oauth_errors`.
-
-Finds the resources of an OAuth server: by its metadata, or at the paths that OA4MP has by default.
-
-Certificates from the OAuth server of an endpoint: authorization code with PKCE, then a signing request.
+"""Certificates from the OAuth server of an endpoint: authorization code with PKCE, then a signing request.
 
 The protocol is that of OA4MP (MyProxy's OAuth server): RFC 6749 with RFC 7636 (S256), and a resource `getcert`, which
 signs a PKCS #10 request (`certreq`, base64 of its DER) of a client that sends the token. This service generates the
-private key. `oauth_discovery` finds the resources, which are all on the registered host and port.
+private key. `discover` finds the resources, by the metadata of the server or at the
+paths that OA4MP has by default; they are all on the registered host and port.
 
     begun = begin(server, addresses, client, redirect_uri=..., trust=...)
     # The user's browser goes to begun.url; the vault keeps begun.secret and begun.state (vault.keep_pending).

@@ -1,10 +1,9 @@
-"""Identities for those who share data with them: every user of this service is one, and so is each linked one.
+"""Identities, for those who share data with them, and the identity providers that clients may look up.
 
-The identity providers that clients may look up: this service, and those by which its users sign in.
-
-The id of a provider is made from who vouches (`LinkedIdentity.provider`), so it cannot be turned back: it is compared
-with the ids of what is configured, of the institutions of the metadata, and of the identities of the user who asks,
-whose providers may be configured no more.
+Every user of this service is an identity, and so is each linked one. The providers are this service, and those by which
+its users sign in. The id of a provider is made from who vouches (`LinkedIdentity.provider`), so it cannot be turned
+back: it is compared with the ids of what is configured, of the institutions of the metadata, and of the identities of
+the user who asks, whose providers may be configured no more.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Bounds on the codes, tokens and consents of one user: the newest stay, and a new one ends the oldest.
+"""Tokens of the OAuth2 server: issue, find and revoke. Only their digests are stored.
 
-A program that loses a token so gets another one as it does after its expiry.
-
-Tokens of the OAuth2 server: issue, find and revoke. Only their digests are stored.
+A user has a bounded number of codes, tokens and consents: the newest stay, and a new one ends the oldest. A program
+that loses a token so gets another one as it does after its expiry.
 """
 
 from __future__ import annotations

@@ -1,12 +1,11 @@
-"""Secrets that wait some minutes for a second step: the private key of a certificate request, an OAuth code verifier.
-
-Each is taken once. The public data beside the secret (`more`) is encrypted with it.
-
-The vault: encrypted credentials of users, each bound to an endpoint or to the server that issued it (truth 8).
+"""The vault: encrypted credentials of users, each bound to an endpoint or to the server that issued it (truth 8).
 
 The public facts about a credential (`CredentialInfo`) are read without decryption; only `reveal` returns the secret.
-Bindings, pending secrets and the rotation are part of its interface. Errors: see `identity.vault.errors`. This module
+Bindings and the rotation are part of its interface. Errors: see `identity.vault.errors`. This module
 logs nothing; local variables hold secrets as `Hidden`.
+
+A pending secret waits some minutes for a second step: the private key of a certificate request, an OAuth code verifier.
+It is taken once. The public data beside it (`more`) is encrypted with it.
 """
 
 from __future__ import annotations

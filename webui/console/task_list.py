@@ -1,4 +1,7 @@
-"""The tasks of all users at the endpoints that the reader manages: filters in the address, pages, and actions."""
+"""The tasks of all users at the endpoints that the reader manages: filters in the address, pages, and actions.
+
+The page of a task shows managers its state, the causes of a pause, and its events.
+"""
 
 from __future__ import annotations
 
@@ -23,13 +26,13 @@ from identity.models import User
 from transferapi.rest.http.errors import ApiError
 from transferapi.rest.transfer.managers import documents
 from transferapi.rest.transfer.managers.tasks import read_last_key
-from transferapi.tasks.errors import RequestError
+from transferapi.tasks.errors import RequestError, TaskNotFoundError
 from transferapi.tasks.managers import actions, managed_tasks
 from transferapi.tasks.managers.managed_tasks import MAX_TASKS, LastKey, ManagedTask, ManagedTaskFilter
 from transferapi.tasks.states import Status
 from webui.activity import summary
 from webui.forms import refused
-from webui.page import signed_in, user_of
+from webui.page import problem, signed_in, user_of
 
 from .page import TASKS, show_section
 
@@ -183,3 +186,32 @@ def _ids(texts: list[str]) -> list[uuid.UUID]:
         return [uuid.UUID(text[:45]) for text in texts[: MAX_TASKS + 1]]
     except ValueError:
         raise RequestError("task", _("There is no such task.")) from None
+
+
+#: Events of the page.
+EVENTS = 50
+
+
+@signed_in
+@require_safe
+def task(request: HttpRequest, task_id: uuid.UUID) -> HttpResponse:
+    user = user_of(request)
+    errors_only = request.GET.get("events") == "errors"
+    try:
+        seen = managed_tasks.get(user, task_id)
+        events = managed_tasks.events(user, task_id, is_error=True if errors_only else None, limit=EVENTS)
+        causes, rules, _editable = managed_tasks.pause_info(user, task_id)
+    except TaskNotFoundError:
+        text = _("There is no task of this id at the endpoints that you manage.")
+        return problem(request, 404, _("No such task"), text)
+    context = {
+        "seen": summary.of(seen.task),
+        "task": seen.task,
+        "rules": [(rule, canonical_name(rule.endpoint)) for rule in rules],
+        "messages_of_managers": causes.messages.values(),
+        "events": events.rows,
+        "more_events": events.total - len(events.rows),
+        "errors_only": errors_only,
+        "refusal": None,
+    }
+    return show_section(request, TASKS, "task.html", context)

@@ -11,10 +11,10 @@ from django.utils.translation import gettext as _
 
 from transferapi.rest.maintenance import refusal, refused
 from transferapi.tasks import maintenance
-from webui import language
-from webui.page import problem
 
-from .pages import reads_pages
+from . import language
+from .page import problem
+from .problems import reads_pages
 
 _READING = ("GET", "HEAD", "OPTIONS", "TRACE")
 #: Routes that change no data of users, although they are no GET: signing in and out, tokens, how pages look, checks,

@@ -14,8 +14,9 @@ from transferapi.outages.log_filter import is_told
 from transferapi.rest import error_pages
 from transferapi.rest.elsewhere import services
 from transferapi.rest.http import errors
-from webui import language
-from webui.page import problem
+
+from . import language
+from .page import problem
 
 log = logging.getLogger(__name__)
 

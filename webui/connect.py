@@ -1,4 +1,7 @@
-"""Pages about agents. A setup key is shown once, in the answer to the form that made it."""
+"""The pages of agents: what one is and how to get it, a setup key, and the agent of one endpoint.
+
+A setup key is shown once, in the answer to the form that made it.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import uuid
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
+from django.urls import URLPattern, path
 from django.utils.cache import get_conditional_response
 from django.utils.translation import gettext as _
 from django.views.decorators.debug import sensitive_variables
@@ -17,9 +21,10 @@ from endpoints.connect.program import NAME, program
 from endpoints.connect.setup_keys import IssuedSetupKey
 from identity.error_categories import CategorizedError
 from transferapi.rest.http.errors import meaning
-from webui.endpoints import endpoint_page
-from webui.forms import change_of
-from webui.page import show, signed_in, user_of
+
+from .endpoints import endpoint_page
+from .forms import change_of
+from .page import show, signed_in, user_of
 
 
 @require_safe
@@ -86,3 +91,12 @@ def _offered() -> dict[str, object]:
     found = program()
     address = f"{settings.PUBLIC_URL}/connect/{NAME}"
     return {"program": found, "program_name": NAME, "address": address, "service": settings.PUBLIC_URL}
+
+
+urlpatterns: list[URLPattern] = [
+    path("connect", about),
+    path(f"connect/{NAME}", download),
+    path("endpoints/connect", new),
+    path("endpoints/<uuid:ref>/setup-key", new_key),
+    path("endpoints/<uuid:ref>/revoke-agent", revoke),
+]

@@ -1,4 +1,4 @@
-"""The page of one group, and its forms."""
+"""The pages of groups: the list with invitations, and one group with its members, policies and forms."""
 
 from __future__ import annotations
 
@@ -7,19 +7,59 @@ import uuid
 
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import URLPattern, path
 from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
-from django.views.decorators.http import require_safe
+from django.views.decorators.http import require_http_methods, require_safe
 
 from identity import group_memberships, groups
 from identity.database_rows import enum_value
+from identity.error_categories import CategorizedError
 from identity.group_memberships import ActionRefusal, MembershipAction, MembershipVerb
-from identity.groups import GroupForbiddenError, GroupInvalidError, GroupNotFoundError, GroupRole, Policies
+from identity.groups import (
+    GroupForbiddenError,
+    GroupInvalidError,
+    GroupNotFoundError,
+    GroupRole,
+    MembershipStatus,
+    Policies,
+)
 from identity.models import Group, Membership
 from identity.provider import identities
-from webui.forms import change_of, question
-from webui.page import problem, show, signed_in, user_of
+
+from .forms import change_of, question, refused
+from .page import problem, show, signed_in, user_of
+
+
+@signed_in
+@require_http_methods(["GET", "HEAD", "POST"])
+def group_list(request: HttpRequest) -> HttpResponse:
+    """The list; a POST makes a group."""
+    if request.method != "POST":
+        return _show_list(request)
+    given = request.POST
+    try:
+        made = groups.create(
+            user_of(request), name=given.get("name", "").strip(), description=given.get("description", "")
+        )
+    except CategorizedError as error:
+        return _show_list(request, *refused("new", error))
+    return HttpResponseRedirect(f"/groups/{made.group.pk}")
+
+
+def _show_list(request: HttpRequest, refusal: tuple[str, str] | None = None, status: int = 200) -> HttpResponse:
+    user = user_of(request)
+    waiting = (MembershipStatus.INVITED, MembershipStatus.PENDING)
+    context = {
+        "title": _("Groups"),
+        "mine": groups.mine(user),
+        "invited": [one for one in groups.mine(user, waiting) if one.membership],
+        "given": request.POST,
+        "refusal": refusal,
+    }
+    return show(request, "groups/list.html", context, status)
+
 
 #: Members of one page.
 MAX_SHOWN = 1000
@@ -167,3 +207,12 @@ def _identity(request: HttpRequest) -> uuid.UUID:
         return uuid.UUID(known) if known else user_of(request).pk
     except ValueError:
         raise GroupInvalidError("identity", _("There is no user with this name.")) from None
+
+
+urlpatterns: list[URLPattern] = [
+    path("groups", group_list),
+    path("groups/<uuid:ref>", group_page),
+    path("groups/<uuid:ref>/edit", edit),
+    path("groups/<uuid:ref>/members", member),
+    path("groups/<uuid:ref>/delete", delete),
+]
