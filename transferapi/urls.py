@@ -17,7 +17,7 @@ urlpatterns = [
     path("", include("transferapi.rest.auth.urls")),
     path("", include("transferapi.rest.admin.urls")),
     path("", include("transferapi.rest.scim.urls")),
-    path("", include("transferapi.rest.transfer.v2.urls")),
+    path("", include("transferapi.rest.transfer.v2")),
     path("", include("transferapi.rest.groups.urls")),
     path("", include("transferapi.rest.timers.urls")),
     path("", include("transferapi.rest.connect.urls")),

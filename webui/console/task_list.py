@@ -24,8 +24,8 @@ from identity import users
 from identity.error_categories import CategorizedError
 from identity.models import User
 from transferapi.rest.http.errors import ApiError
-from transferapi.rest.transfer.managers import documents
-from transferapi.rest.transfer.managers.tasks import read_last_key
+from transferapi.rest.transfer import manager_documents
+from transferapi.rest.transfer.manager_views import read_last_key
 from transferapi.tasks.errors import RequestError, TaskNotFoundError
 from transferapi.tasks.managers import actions, managed_tasks
 from transferapi.tasks.managers.managed_tasks import MAX_TASKS, LastKey, ManagedTask, ManagedTaskFilter
@@ -137,7 +137,7 @@ def _page(request: HttpRequest, refusal: tuple[str, str] | None = None, status: 
         "endpoints": [(str(one.pk), canonical_name(one)) for one in managed_endpoints.monitored(user)],
         "states": STATES.items(),
         "first": asked.address(after="") if asked.after else "",
-        "later": asked.address(after=documents.last_key(last)) if last else "",
+        "later": asked.address(after=manager_documents.last_key(last)) if last else "",
         "chosen": set(request.POST.getlist("task")),
         "message": request.POST.get("message", ""),
         "most_message": actions.MAX_MESSAGE,

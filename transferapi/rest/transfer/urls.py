@@ -7,19 +7,16 @@ from django.urls import path
 from transferapi.rest import landing
 from transferapi.rest.push import event_streams, mail_preferences, webhooks
 
-from .activation import views as activation
-from .bookmarks import views as bookmarks
-from .endpoints import views as endpoints
-from .managers import endpoints as managed_endpoints
-from .managers import pause_rules
-from .managers import tasks as managed_tasks
-from .operations import files, listing_stream
-from .operations import views as operations
-from .sharing import views as sharing
-from .submission import views as submission
-from .tasks import forecasts
-from .tasks import views as tasks
-from .v2 import unsupported
+from . import activation_views as activation
+from . import bookmark_views as bookmarks
+from . import endpoint_views as endpoints
+from . import file_views, manager_views, operation_views, task_views, v2
+from . import manager_views as managed_endpoints
+from . import manager_views as managed_tasks
+from . import operation_views as operations
+from . import sharing_views as sharing
+from . import submission_views as submission
+from . import task_views as tasks
 
 E = "endpoint/<str:endpoint>"
 T = "task/<str:task>"
@@ -40,13 +37,13 @@ urlpatterns = [
     path(f"{E}/deactivate", activation.Deactivate.as_view()),
     path(f"operation/{E}/ls", operations.Ls.as_view()),
     path(f"operation/{E}/destination", operations.DestinationCheck.as_view()),
-    path(f"operation/{E}/listing", listing_stream.ListingView.as_view()),
+    path(f"operation/{E}/listing", operation_views.ListingView.as_view()),
     path(f"operation/{E}/stat", operations.Stat.as_view()),
     path(f"operation/{E}/mkdir", operations.Mkdir.as_view()),
     path(f"operation/{E}/rename", operations.RenameView.as_view()),
     path(f"operation/{E}/symlink", operations.Symlink.as_view()),
-    path(f"operation/{E}/file", files.FileView.as_view()),
-    path(f"operation/{E}/upload", files.UploadView.as_view()),
+    path(f"operation/{E}/file", file_views.FileView.as_view()),
+    path(f"operation/{E}/upload", file_views.UploadView.as_view()),
     path("submission_id", submission.SubmissionId.as_view()),
     path("transfer", submission.SubmitTransfer.as_view()),
     path("delete", submission.SubmitDelete.as_view()),
@@ -79,11 +76,11 @@ urlpatterns = [
     path("bookmark", bookmarks.BookmarkCreate.as_view()),
     path("bookmark/<str:bookmark>", bookmarks.BookmarkDetail.as_view()),
     # ---- pause rules and what managers of endpoints see
-    path(f"{E}/my_effective_pause_rule_list", pause_rules.MyEffectivePauseRules.as_view()),
-    path(f"{T}/pause_info", pause_rules.PauseInfo.as_view()),
-    path(f"{M}/pause_rule_list", pause_rules.PauseRuleList.as_view()),
-    path(f"{M}/pause_rule", pause_rules.PauseRuleCreate.as_view()),
-    path(f"{M}/pause_rule/<str:pause_rule>", pause_rules.PauseRuleDetail.as_view()),
+    path(f"{E}/my_effective_pause_rule_list", manager_views.MyEffectivePauseRules.as_view()),
+    path(f"{T}/pause_info", manager_views.PauseInfo.as_view()),
+    path(f"{M}/pause_rule_list", manager_views.PauseRuleList.as_view()),
+    path(f"{M}/pause_rule", manager_views.PauseRuleCreate.as_view()),
+    path(f"{M}/pause_rule/<str:pause_rule>", manager_views.PauseRuleDetail.as_view()),
     path(f"{M}/monitored_endpoints", managed_endpoints.MonitoredEndpoints.as_view()),
     path(f"{M}/{E}", managed_endpoints.ManagedEndpoint.as_view()),
     path(f"{M}/{E}/hosted_endpoint_list", managed_endpoints.HostedEndpointList.as_view()),
@@ -112,8 +109,8 @@ urlpatterns = [
     path(f"{E}/ls", operations.Ls.as_view()),
     path(f"{E}/mkdir", operations.Mkdir.as_view()),
     path(f"{T}/remove", tasks.TaskRemove.as_view()),
-    path(f"{E}/subscription", unsupported.Subscription.as_view()),
-    path(f"{E}/subscription_admin_verified", unsupported.Subscription.as_view()),
-    path("forecast", forecasts.ForecastDetail.as_view()),
+    path(f"{E}/subscription", v2.Subscription.as_view()),
+    path(f"{E}/subscription_admin_verified", v2.Subscription.as_view()),
+    path("forecast", task_views.ForecastDetail.as_view()),
     path("openapi", landing.OpenApi.as_view()),
 ]

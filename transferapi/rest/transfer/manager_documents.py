@@ -22,12 +22,13 @@ from transferapi.rest.openapi.document_types import (
     each,
     part,
 )
-from transferapi.rest.transfer.endpoints.documents import shown_name
-from transferapi.rest.transfer.tasks.documents import TASK, task
 from transferapi.tasks.managers.actions import MAX_MESSAGE
 from transferapi.tasks.managers.managed_tasks import MAX_TASKS, SIDES, LastKey, ManagedTask
 from transferapi.tasks.managers.pauses import Causes
 from transferapi.tasks.models import AdminCancel, Task
+
+from .endpoint_documents import shown_name
+from .task_documents import TASK, task
 
 # ---- pause rules
 

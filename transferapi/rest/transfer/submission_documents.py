@@ -17,9 +17,10 @@ from transferapi.rest.openapi.document_types import (
     optional,
     unchecked,
 )
-from transferapi.rest.transfer import VERSION
 from transferapi.tasks import options
 from transferapi.tasks.models import Task
+
+from . import VERSION
 
 _FILES = {"source_path": "/share/godata/file1.txt", "destination_path": "/file1.txt"}
 _FOLDERS = {"source_path": "/share/", "destination_path": "/copy/", "recursive": True}

@@ -1,32 +1,40 @@
-"""Operations on an endpoint that are done at once: ls, stat, mkdir, rename, symlink."""
+"""Operations on an endpoint that are done at once: ls, stat, mkdir, rename, symlink.
+
+`ls` also answers with lines of JSON (`application/x-ndjson`): the entries are sent as the endpoint sends them, unsorted.
+The first line is about the folder, each further one is an entry, and the last one says how it ended: `listing_end` with
+the number of entries, and in `incomplete` why some are missing; or the error with which it broke off.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from django.http import HttpResponseBase
+from django.http import HttpResponseBase, StreamingHttpResponse
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from endpoints import concurrency_limits, endpoint_view, operations
 from endpoints.files import destination_check
+from endpoints.files.listings import ListingStream
+from endpoints.gridftp.facts import Entry
 from endpoints.gridftp.faults import FaultError
 from endpoints.listing_limits import MAX_ENTRIES
 from endpoints.paths import CONTROL_IN_PATH
 from identity.models import User
+from transferapi.rest.http import errors
 from transferapi.rest.http.base import View, result
+from transferapi.rest.http.content_negotiation import FirstRenderer
 from transferapi.rest.http.errors import ApiError, BadRequest, endpoint_error
-from transferapi.rest.http.json_documents import Rows
-from transferapi.rest.http.long_answers import answered
+from transferapi.rest.http.json_documents import PART, Rows, dumps
+from transferapi.rest.http.long_answers import answered, paced
 from transferapi.rest.http.parsing import query_page, query_paths
 from transferapi.rest.openapi import description
 from transferapi.rest.openapi.document_types import RequestDocument
-from transferapi.rest.transfer import filters
 from transferapi.tasks import options, request_rules
 
-from . import documents, listings
+from . import filters, listings, operation_documents
 
 
 def _local_user(name: str | None) -> None:
@@ -94,9 +102,9 @@ class Ls(View):
                 found = operations.list_directory(self.user, endpoint, path, slot=slot, partial=partial)
             entries = listings.ordered(selection.of(found.entries), terms)
             page = entries[offset : offset + limit]
-            rows = Rows(page, filters.picked(documents.FILE.document, query.get("fields")))
+            rows = Rows(page, filters.picked(operation_documents.FILE.document, query.get("fields")))
             place = {"limit": limit, "offset": offset, "total": len(entries), "length": len(page)}
-            answer = answered(request, {**documents.folder(found, endpoint), **place, "DATA": rows}, slot)
+            answer = answered(request, {**operation_documents.folder(found, endpoint), **place, "DATA": rows}, slot)
             until_refused.pop_all()
             return answer
 
@@ -107,7 +115,7 @@ class Stat(View):
         path = required_path(request)
         with refused(self.user, endpoint, "StatFailed"):
             _, entry = operations.stat(self.user, endpoint, path)
-        return Response(documents.FILE.document(entry))
+        return Response(operation_documents.FILE.document(entry))
 
 
 class DestinationCheck(View):
@@ -116,13 +124,13 @@ class DestinationCheck(View):
         path = required_path(request)
         with refused(self.user, endpoint, "StatFailed"):
             found = destination_check.look(self.user, endpoint, path)
-        return Response(documents.DESTINATION.document(found))
+        return Response(operation_documents.DESTINATION.document(found))
 
 
 class Mkdir(View):
     @description.operation("Make a folder", body="mkdir", answer="mkdir_result", status=202)
     def post(self, request: Request, endpoint: str) -> Response:
-        path = _path(_given(request, documents.MKDIR), "path")
+        path = _path(_given(request, operation_documents.MKDIR), "path")
         with refused(self.user, endpoint, "MkdirFailed"):
             operations.make_directory(self.user, endpoint, path)
         message = "The directory was created successfully"
@@ -132,7 +140,7 @@ class Mkdir(View):
 class RenameView(View):
     @description.operation("Rename a file or folder", body="rename", answer="result")
     def post(self, request: Request, endpoint: str) -> Response:
-        given = _given(request, documents.RENAME)
+        given = _given(request, operation_documents.RENAME)
         old, new = _path(given, "old_path"), _path(given, "new_path")
         with refused(self.user, endpoint, "RenameFailed"):
             operations.rename(self.user, endpoint, old, new)
@@ -142,7 +150,7 @@ class RenameView(View):
 class Symlink(View):
     @description.operation("Make a symbolic link", body="symlink", answer="symlink_result", status=202)
     def post(self, request: Request, endpoint: str) -> Response:
-        given = _given(request, documents.SYMLINK)
+        given = _given(request, operation_documents.SYMLINK)
         target, path = _link_text(given["symlink_target"]), _path(given, "path")
         with refused(self.user, endpoint, "SymlinkFailed"):
             operations.make_symlink(self.user, endpoint, target, path)
@@ -155,3 +163,55 @@ def _link_text(text: str) -> str:
     if not text or len(text) > 4096 or CONTROL_IN_PATH.search(text):
         raise BadRequest("symlink_target: expected a path of at most 4096 characters, without control characters")
     return text
+
+
+LINES = "application/x-ndjson"
+
+
+class ListingView(View):
+    content_negotiation_class = FirstRenderer
+
+    @description.lines("List a folder as its entries arrive", LINES, query="path fields")
+    def get(self, request: Request, endpoint: str) -> HttpResponseBase:
+        path = query_path(request)
+        document = filters.picked(operation_documents.FILE.document, request.query_params.get("fields"))
+        with refused(self.user, endpoint, "DirListingFailed"):
+            stream = ListingStream(self.user, endpoint, path)
+
+        def ended(error: FaultError) -> dict[str, Any]:
+            fault = refusal(error, self.user, endpoint, "DirListingFailed")
+            return {"DATA_TYPE": "error", **errors.document(request, fault.code, fault.message)}
+
+        lines = _lines(stream, endpoint, document, ended)
+        answer = StreamingHttpResponse(paced(lines), content_type=LINES)
+        # A proxy in front of this service passes each part on at once.
+        answer["X-Accel-Buffering"] = "no"
+        # The web server closes the answer also where nothing of it was sent.
+        answer._resource_closers.append(stream.close)  # type: ignore[attr-defined]
+        return answer
+
+
+def _lines(stream: ListingStream, asked: str, document: Any, ended: Any) -> Iterator[bytes]:
+    found = 0
+    try:
+        folder = operation_documents.folder(stream.folder, asked)
+        del folder["incomplete"]  # only the last line can say it
+        yield _json({**folder, "DATA_TYPE": "listing"})
+        for batch in stream:
+            found += len(batch)
+            for start in range(0, len(batch), PART):
+                yield _part(batch[start : start + PART], document)
+        missing = {"incomplete": stream.incomplete} if stream.incomplete else {}
+        yield _json({"DATA_TYPE": "listing_end", "total": found, **missing})
+    except FaultError as error:
+        yield _json(ended(error))
+
+
+def _part(entries: Sequence[Entry], document: Any) -> bytes:
+    with concurrency_limits.cpu_lock:
+        return b"".join(_json(document(entry)) for entry in entries)
+
+
+def _json(line: dict[str, Any]) -> bytes:
+    """No line of it contains a line feed."""
+    return dumps(line) + b"\n"

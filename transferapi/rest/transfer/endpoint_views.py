@@ -20,7 +20,7 @@ from transferapi.rest.http.parsing import Document, parse_id, query_page
 from transferapi.rest.openapi import description
 from transferapi.tasks import queries
 
-from . import documents
+from . import endpoint_documents
 
 MAX_SEARCH = 1000
 
@@ -56,21 +56,21 @@ def _address(document: Document, before: ServerSpec | None, usual_scheme: str, s
 class EndpointCreate(View):
     @description.operation("Create an endpoint", body="endpoint", answer="endpoint_create_result", status=201)
     def post(self, request: Request) -> Response:
-        document = documents.ENDPOINT_REQUEST.open(request.data)
+        document = endpoint_documents.ENDPOINT_REQUEST.open(request.data)
         servers = [server_spec(one) for one in document.documents("DATA", "server")]
         endpoint, key = setup_keys.create_endpoint(self.user, document.fields, servers)
-        return documents.ENDPOINT_CREATED.answer(request, **documents.created(endpoint, key))
+        return endpoint_documents.ENDPOINT_CREATED.answer(request, **endpoint_documents.created(endpoint, key))
 
 
 class EndpointDetail(View):
     @description.operation("Show an endpoint", answer="endpoint", query="fields")
     def get(self, request: Request, endpoint: str) -> Response:
         found = bookmarks.show_endpoint(self.user, endpoint)
-        return Response(documents.endpoints(self.user, [found], request.query_params.get("fields"))[0])
+        return Response(endpoint_documents.endpoints(self.user, [found], request.query_params.get("fields"))[0])
 
     @description.operation("Change an endpoint", body="endpoint_change", answer="result")
     def put(self, request: Request, endpoint: str) -> Response:
-        found = registry.update(self.user, endpoint, documents.ENDPOINT_CHANGE.open(request.data).fields)
+        found = registry.update(self.user, endpoint, endpoint_documents.ENDPOINT_CHANGE.open(request.data).fields)
         return result(request, "Updated", "Endpoint updated successfully", id=str(found.pk))
 
     @description.operation("Delete an endpoint", answer="result")
@@ -101,7 +101,9 @@ class EndpointSearch(View):
             offset=offset,
         )
         fields = query.get("fields")
-        return Response(documents.endpoint_list(self.user, rows, fields, limit=limit, offset=offset, more=more))
+        return Response(
+            endpoint_documents.endpoint_list(self.user, rows, fields, limit=limit, offset=offset, more=more)
+        )
 
     @staticmethod
     def _scope(name: str | None) -> SearchScope:
@@ -132,7 +134,9 @@ class EndpointList(View):
         limit, offset = query_page(query, 100, MAX_SEARCH, 10**6)
         rows, more = registry.search(self.user, scope=SearchScope.MINE, limit=limit, offset=offset)
         fields = query.get("fields")
-        return Response(documents.endpoint_list(self.user, rows, fields, limit=limit, offset=offset, more=more))
+        return Response(
+            endpoint_documents.endpoint_list(self.user, rows, fields, limit=limit, offset=offset, more=more)
+        )
 
 
 class ServerList(View):
@@ -140,7 +144,7 @@ class ServerList(View):
     def get(self, request: Request, endpoint: str) -> Response:
         found = registry.resolve(self.user, endpoint, Permission.VIEW)
         name = registry.canonical_name(found)
-        return Response(documents.SERVER_LIST.of(registry.servers(found), endpoint=name))
+        return Response(endpoint_documents.SERVER_LIST.of(registry.servers(found), endpoint=name))
 
 
 class ServerCreate(View):
@@ -148,9 +152,9 @@ class ServerCreate(View):
     def post(self, request: Request, endpoint: str) -> Response:
         usual = endpoint_view.usual_scheme(registry.resolve(self.user, endpoint, Permission.MANAGE))
         row = registry.add_server(
-            self.user, endpoint, server_spec(documents.SERVER_REQUEST.open(request.data), None, usual)
+            self.user, endpoint, server_spec(endpoint_documents.SERVER_REQUEST.open(request.data), None, usual)
         )
-        return documents.SERVER_ADDED.answer(request, id=row.pk)
+        return endpoint_documents.SERVER_ADDED.answer(request, id=row.pk)
 
 
 class SshProgram(View):
@@ -167,11 +171,11 @@ class ServerDetail(View):
     @description.operation("Show a server", answer="server")
     def get(self, request: Request, endpoint: str, server: str) -> Response:
         found = registry.resolve(self.user, endpoint, Permission.VIEW)
-        return Response(documents.SERVER.document(registry.server(found, self._number(server))))
+        return Response(endpoint_documents.SERVER.document(registry.server(found, self._number(server))))
 
     @description.operation("Change a server", body="server", answer="result")
     def put(self, request: Request, endpoint: str, server: str) -> Response:
-        document, number = documents.SERVER_REQUEST.open(request.data), self._number(server)
+        document, number = endpoint_documents.SERVER_REQUEST.open(request.data), self._number(server)
         before = registry.server(registry.resolve(self.user, endpoint, Permission.MANAGE), number)
         registry.update_server(self.user, endpoint, number, server_spec(document, registry.server_spec(before)))
         return result(request, "Updated", "Server updated successfully", id=str(number))

@@ -28,8 +28,8 @@ from transferapi.rest.http.content_negotiation import FirstRenderer
 from transferapi.rest.http.errors import ApiError, BadRequest
 from transferapi.rest.openapi import description
 
+from .operation_views import refused, required_path
 from .ranges import ByteRange, UnsatisfiableError, asked_span, sent_part, tag_of
-from .views import refused, required_path
 
 PIECE = 256 * 1024
 _UPLOAD_ID = re.compile(r"[A-Za-z0-9_-]{0,64}")

@@ -19,12 +19,13 @@ from transferapi.rest.openapi.document_types import (
     each,
     part,
 )
-from transferapi.rest.transfer.endpoints.documents import shown_name
-from transferapi.rest.transfer.submission.documents import DEADLINE, FILTER_RULE, LABEL
 from transferapi.tasks.forecast.model import Forecast
 from transferapi.tasks.models import Event, File, Task
 from transferapi.tasks.states import FileKind, Phase, Status, TaskType
 from transferapi.tasks.worker import troubles
+
+from .endpoint_documents import shown_name
+from .submission_documents import DEADLINE, FILTER_RULE, LABEL
 
 #: The longest forecast that is given as a date: a century, in seconds.
 LONGEST = 100 * 365 * 86400.0

@@ -33,8 +33,9 @@ from transferapi.rest.openapi.document_types import (
     optional,
     part,
 )
-from transferapi.rest.transfer import filters
 from transferapi.tasks import queries
+
+from . import filters
 
 _SCHEME = t.one_of("gsiftp", "ftp", "ftpes", "sshftp", "ssh", "sftp")
 

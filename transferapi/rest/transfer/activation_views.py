@@ -16,7 +16,7 @@ from transferapi.rest.http.errors import BadRequest
 from transferapi.rest.http.parsing import Document, query_number
 from transferapi.rest.openapi import description
 
-from . import documents
+from . import activation_documents
 
 MAX_ROWS = 100
 #: A century, in seconds.
@@ -24,7 +24,7 @@ MAX_SECONDS = 100 * 365 * 86400
 
 
 def _answer(request: Request, outcome: ActivationResult) -> Response:
-    return result(request, outcome.code, outcome.message, **documents.outcome(outcome))
+    return result(request, outcome.code, outcome.message, **activation_documents.outcome(outcome))
 
 
 @sensitive_variables()
@@ -32,14 +32,14 @@ def _given(document: Document) -> Iterator[GivenField]:
     for number, row in enumerate(document.documents("DATA", "activation_requirement")):
         if number >= MAX_ROWS:
             raise BadRequest(f"DATA: expected at most {MAX_ROWS} requirements")
-        yield GivenField(**documents.GIVEN_REQUIREMENT.values(row))
+        yield GivenField(**activation_documents.GIVEN_REQUIREMENT.values(row))
 
 
 class RequirementsView(View):
     @description.operation("Show what an endpoint requires to be activated", answer="activation_requirements")
     def get(self, request: Request, endpoint: str) -> Response:
         found = services.requirements(self.user, endpoint)
-        more = documents.place(found.endpoint, found.activation_status, found.rows)
+        more = activation_documents.place(found.endpoint, found.activation_status, found.rows)
         more["auto_activation_supported"] = services.shares(found.endpoint)
         return Response({"DATA_TYPE": "activation_requirements", **more})
 
@@ -56,7 +56,7 @@ class AutoActivate(View):
 class Activate(View):
     @description.operation("Activate an endpoint", body="activation_requirements", answer="activation_result")
     def post(self, request: Request, endpoint: str) -> Response:
-        given = _given(documents.GIVEN_REQUIREMENTS.open(request.data))
+        given = _given(activation_documents.GIVEN_REQUIREMENTS.open(request.data))
         return _answer(request, services.activate(self.user, endpoint, given))
 
 

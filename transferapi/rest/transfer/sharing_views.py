@@ -12,9 +12,9 @@ from transferapi.rest.http.base import View, result
 from transferapi.rest.http.errors import BadRequest
 from transferapi.rest.http.parsing import Document, query_number
 from transferapi.rest.openapi import description
-from transferapi.rest.transfer.endpoints.documents import ENDPOINT_CREATED, created, endpoint_list
 
-from . import documents
+from . import sharing_documents
+from .endpoint_documents import ENDPOINT_CREATED, created, endpoint_list
 
 
 class SharedEndpointCreate(View):
@@ -22,7 +22,7 @@ class SharedEndpointCreate(View):
         "Share a folder of an endpoint", body="shared_endpoint", answer="endpoint_create_result", status=201
     )
     def post(self, request: Request) -> Response:
-        document = documents.SHARED_ENDPOINT.open(request.data)
+        document = sharing_documents.SHARED_ENDPOINT.open(request.data)
         host = document.text("host_endpoint_id") or document.required_text("host_endpoint")
         share = shares.create(self.user, host, document.required_text("host_path"), document.fields)
         message = "Shared endpoint created successfully"
@@ -54,20 +54,20 @@ class SharedEndpointList(View):
 class RoleList(View):
     @description.operation("List the roles of an endpoint", answer="role_list")
     def get(self, request: Request, endpoint: str) -> Response:
-        return Response(documents.ROLE_LIST.of(roles.of_endpoint(self.user, endpoint)))
+        return Response(sharing_documents.ROLE_LIST.of(roles.of_endpoint(self.user, endpoint)))
 
 
 class RoleCreate(View):
     @description.operation("Give somebody a role", body="role", answer="role", status=201)
     def post(self, request: Request, endpoint: str) -> Response:
-        made = roles.create(self.user, endpoint, **documents.ROLE_REQUEST.read(request.data))
-        return Response(documents.ROLE.document(made), status=201)
+        made = roles.create(self.user, endpoint, **sharing_documents.ROLE_REQUEST.read(request.data))
+        return Response(sharing_documents.ROLE.document(made), status=201)
 
 
 class RoleDetail(View):
     @description.operation("Show a role", answer="role")
     def get(self, request: Request, endpoint: str, role: str) -> Response:
-        return Response(documents.ROLE.document(roles.get(self.user, endpoint, role)))
+        return Response(sharing_documents.ROLE.document(roles.get(self.user, endpoint, role)))
 
     @description.operation("Take a role back", answer="result")
     def delete(self, request: Request, endpoint: str, role: str) -> Response:
@@ -82,13 +82,13 @@ class AccessList(View):
     @description.operation("List the access rules of a shared endpoint", answer="access_list")
     def get(self, request: Request, endpoint: str) -> Response:
         share, rows = access_rules.of_share(self.user, endpoint)
-        return Response(documents.access_list(share, map(documents.ACCESS.document, rows)))
+        return Response(sharing_documents.access_list(share, map(sharing_documents.ACCESS.document, rows)))
 
 
 class AccessCreate(View):
     @description.operation("Give somebody access", body="access", answer="access_create_result", status=201)
     def post(self, request: Request, endpoint: str) -> Response:
-        given = documents.ACCESS_REQUEST.read(request.data)
+        given = sharing_documents.ACCESS_REQUEST.read(request.data)
         spec = RuleSpec(
             principal_type=given["principal_type"],
             principal=given["principal"],
@@ -99,19 +99,19 @@ class AccessCreate(View):
             notify_message=given["notify_message"] or "",
         )
         rule = access_rules.create(self.user, endpoint, spec)
-        return documents.ACCESS_CREATED.answer(request, access_id=str(rule.pk))
+        return sharing_documents.ACCESS_CREATED.answer(request, access_id=str(rule.pk))
 
 
 class AccessDetail(View):
     @description.operation("Show an access rule", answer="access")
     def get(self, request: Request, endpoint: str, access: str) -> Response:
-        return Response(documents.ACCESS.document(access_rules.get(self.user, endpoint, access)))
+        return Response(sharing_documents.ACCESS.document(access_rules.get(self.user, endpoint, access)))
 
     @description.operation("Change an access rule", body="access_change", answer="result")
     def put(self, request: Request, endpoint: str, access: str) -> Response:
-        document = documents.ACCESS_CHANGE.open(request.data)
+        document = sharing_documents.ACCESS_CHANGE.open(request.data)
         _refuse_others(document, access_rules.get(self.user, endpoint, access))
-        given = documents.ACCESS_CHANGE.values(document)
+        given = sharing_documents.ACCESS_CHANGE.values(document)
         changes: dict[str, object] = {}
         if given["permissions"] is not None:
             changes["permissions"] = given["permissions"]
@@ -131,7 +131,7 @@ def _refuse_others(document: Document, rule: AccessRule) -> None:
 
     Their present values are accepted: a document that was read can be written back.
     """
-    before = documents.ACCESS.document(rule)
+    before = sharing_documents.ACCESS.document(rule)
     for name in ("principal_type", "principal", "path"):
         if document.has(name) and document.text(name) not in (before[name], before[name].rstrip("/")):
             raise BadRequest(f"{name}: this cannot be changed; make another rule, and delete this one")

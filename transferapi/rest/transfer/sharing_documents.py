@@ -19,7 +19,8 @@ from transferapi.rest.openapi.document_types import (
     ResponseDocument,
     optional,
 )
-from transferapi.rest.transfer.endpoints.documents import WRITABLE
+
+from .endpoint_documents import WRITABLE
 
 _BOB = "0b6d4f11-9d43-4d5b-8d5c-8a7a5c2f6e02"
 _SHARE = "3c0de2ad-5a0f-4a7c-8a39-b1c3f4f5d201"

@@ -16,10 +16,10 @@ from endpoints import concurrency_limits
 from endpoints.gridftp.facts import Entry
 from endpoints.gridftp.patterns import cost, translate
 from transferapi.rest.http.errors import BadRequest
-from transferapi.rest.transfer.filters import conditions, shown, text_matches, times_of
 from transferapi.tasks.queries import TextMatch, TimeRange
 
-from .documents import file_type
+from .filters import conditions, shown, text_matches, times_of
+from .operation_documents import file_type
 
 #: Entries that are compared, or sorted, without a pause.
 PORTION = 1000

@@ -1,4 +1,4 @@
-"""Tasks: show, list, change, cancel; their events and files."""
+"""Tasks: show, list, change, cancel; their events and files, and forecasts, an extension of ours to the Transfer API."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from transferapi.rest.http.base import View, result
-from transferapi.rest.http.errors import NotFound
+from transferapi.rest.http.errors import BadRequest, NotFound
 from transferapi.rest.http.parsing import parse_id, query_limit, query_number, query_page
 from transferapi.rest.openapi import description
-from transferapi.rest.transfer import filters
-from transferapi.rest.transfer.submission import documents as submissions
-from transferapi.rest.transfer.submission.views import accepted
 from transferapi.tasks import moves, queries, removal
 from transferapi.tasks.forecast import services as forecasts
+from transferapi.tasks.forecast.model import ForecastWork
 from transferapi.tasks.history import repeat
 from transferapi.tasks.items.retry import NewTask, retry
 from transferapi.tasks.managers import actions
 from transferapi.tasks.worker import deletion_requests
 
-from . import documents
+from . import filters, task_documents
+from . import submission_documents as submissions
+from .submission_views import accepted
 
 MAX_LIMIT = 1000
 
@@ -48,8 +48,8 @@ class TaskList(View):
         order = filters.task_order(query.get("orderby"))
         limit, offset = limits(request)
         page = queries.list_tasks(self.user, wanted, order, limit=limit, offset=offset)
-        rows = [filters.pick(documents.task(row), query.get("fields")) for row in page.rows]
-        return Response(documents.TASK_LIST.of_documents(rows, limit=limit, offset=offset, total=page.total))
+        rows = [filters.pick(task_documents.task(row), query.get("fields")) for row in page.rows]
+        return Response(task_documents.TASK_LIST.of_documents(rows, limit=limit, offset=offset, total=page.total))
 
 
 class TaskDetail(View):
@@ -58,11 +58,11 @@ class TaskDetail(View):
         row = queries.get(self.user, task_id(task))
         fields = request.query_params.get("fields")
         rest = forecasts.during(row) if not fields or "forecast" in fields else None
-        return Response(filters.pick(documents.task(row, rest), fields))
+        return Response(filters.pick(task_documents.task(row, rest), fields))
 
     @description.operation("Change the label or the deadline of a task", body="task", answer="result")
     def put(self, request: Request, task: str) -> Response:
-        moves.update(self.user, task_id(task), **documents.TASK_CHANGE.read(request.data))
+        moves.update(self.user, task_id(task), **task_documents.TASK_CHANGE.read(request.data))
         return result(request, "Updated", "Updated task successfully")
 
     @description.operation("Change a task, as the oldest clients ask for it", body="task", answer="result")
@@ -135,7 +135,7 @@ class EventList(View):
         errors = filters.event_filter(request.query_params.get("filter") or "")
         limit, offset = limits(request)
         page = queries.events(self.user, task_id(task), is_error=errors, limit=limit, offset=offset)
-        return Response(documents.EVENT_LIST.of(page.rows, limit=limit, offset=offset, total=page.total))
+        return Response(task_documents.EVENT_LIST.of(page.rows, limit=limit, offset=offset, total=page.total))
 
 
 class SuccessfulTransfers(View):
@@ -143,7 +143,7 @@ class SuccessfulTransfers(View):
     def get(self, request: Request, task: str) -> Response:
         marker, limit = marker_and_limit(request)
         page = queries.successful_transfers(self.user, task_id(task), marker=marker, limit=limit)
-        return Response(documents.SUCCESSFUL_TRANSFERS.of(page.rows, marker=marker, next_marker=page.next_marker))
+        return Response(task_documents.SUCCESSFUL_TRANSFERS.of(page.rows, marker=marker, next_marker=page.next_marker))
 
 
 class SkippedErrors(View):
@@ -151,9 +151,28 @@ class SkippedErrors(View):
     def get(self, request: Request, task: str) -> Response:
         marker, limit = marker_and_limit(request)
         page = queries.skipped_errors(self.user, task_id(task), marker=marker, limit=limit)
-        return Response(documents.SKIPPED_ERRORS.of(page.rows, marker=marker, next_marker=page.next_marker))
+        return Response(task_documents.SKIPPED_ERRORS.of(page.rows, marker=marker, next_marker=page.next_marker))
 
 
 def marker_and_limit(request: Request) -> tuple[int | None, int]:
     query = request.query_params
     return query_number(query, "marker", None, most=2**62), query_limit(query, 100, MAX_LIMIT)
+
+
+MOST = 10**18
+
+
+class ForecastDetail(View):
+    @description.operation(
+        "Foretell how long a transfer would take",
+        answer="forecast",
+        query="source_endpoint destination_endpoint files bytes fields",
+    )
+    def get(self, request: Request) -> Response:
+        query = request.query_params
+        for name in ("source_endpoint", "destination_endpoint", "bytes"):
+            if not query.get(name):
+                raise BadRequest(f"{name}: is missing")
+        work = ForecastWork(query_number(query, "files", 1, most=MOST), query_number(query, "bytes", 0, most=MOST))
+        places = forecasts.before(self.user, query["source_endpoint"], query["destination_endpoint"], work)
+        return Response(filters.pick(task_documents.FORECAST.document(places), query.get("fields")))

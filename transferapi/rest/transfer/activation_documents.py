@@ -16,7 +16,8 @@ from transferapi.rest.http.parsing import Document
 from transferapi.rest.openapi import types as t
 from transferapi.rest.openapi.common import DONE, LENGTH
 from transferapi.rest.openapi.document_types import Field, ListDocument, RequestDocument, ResponseDocument
-from transferapi.rest.transfer.endpoints.documents import ACTIVATION
+
+from .endpoint_documents import ACTIVATION
 
 #: A private requirement never shows a value.
 REQUIREMENT = ResponseDocument[Requirement](
