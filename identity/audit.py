@@ -2,8 +2,6 @@
 
     audit.record(What.ROLE_GIVEN, user, {"endpoint": name, "role": role}, actor=manager)
 
-The origin of a call (`comes_from`) is the address of a client, or the operator's command line.
-
 No secret is passed here, and no text that somebody typed as a user name: people type passwords at the wrong place. An
 act that a program can repeat without end is recorded once in REPEATED (`record_once`), or refused beyond MOST_ACTS
 (`record_act`); refusals of sign-ins are recorded up to MOST_REFUSALS in WINDOW, and MOST_OF_A_NETWORK in a DAY: nobody
@@ -14,50 +12,17 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
-from dataclasses import dataclass
+from collections.abc import Mapping
 from enum import StrEnum
 
 from django.core.cache import cache
 from redis.exceptions import RedisError
 
-from . import counters
+from . import call_origin, counters
 from .error_categories import CategorizedError, Category
 from .gsi.printable import readable
 from .models import AuditEvent, User
 from .networks import network_of
-
-#: The actor of what is done on the machine of the service.
-OPERATOR = "operator"
-
-
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """address: of the client; "" where there is none. actor: who acts, if that is no user."""
-
-    address: str = ""
-    actor: str = ""
-
-
-_NOWHERE = Origin()
-_ORIGIN: ContextVar[Origin] = ContextVar("origin", default=_NOWHERE)
-
-
-def present_origin() -> Origin:
-    return _ORIGIN.get()
-
-
-@contextmanager
-def comes_from(origin: Origin) -> Iterator[None]:
-    """Within this block, in this thread."""
-    token = _ORIGIN.set(origin)
-    try:
-        yield
-    finally:
-        _ORIGIN.reset(token)
-
 
 #: Characters of one detail, and details of one row.
 MAX_DETAIL, MAX_DETAILS = 300, 12
@@ -127,7 +92,7 @@ def record(
     address: str = "",
 ) -> None:
     """Append a row. user: whom it is about. actor: who did it; None: the user, or the present origin."""
-    here = present_origin()
+    here = call_origin.present()
     by_other = actor if actor is not None and actor != user else None
     AuditEvent.objects.create(
         what=what,
@@ -160,7 +125,7 @@ def record_act(what: str, user: User | None, details: Facts | None = None, *, ac
 
 def record_refusal(user: User | None, way: str, address: str = "", reason: str = "", *, provider: str = "") -> None:
     """A refused sign-in. user: None where the name is unknown. provider: who was asked to vouch, by our settings."""
-    network = hashlib.sha256(network_of(address or present_origin().address).encode()).hexdigest()
+    network = hashlib.sha256(network_of(address or call_origin.present().address).encode()).hexdigest()
     with contextlib.suppress(RedisError):
         if counters.count(f"audit:refusals:{network}", DAY) > MOST_OF_A_NETWORK:
             return

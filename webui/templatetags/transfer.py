@@ -8,7 +8,6 @@ from django import template
 
 from endpoints.gridftp.facts import Entry
 from webui import transfer
-from webui import transfer as all_panes
 from webui.transfer import Pane
 
 register = template.Library()
@@ -18,4 +17,4 @@ register.filter("item_value", transfer.item_value)
 @register.simple_tag
 def folder_address(panes: Sequence[Pane], pane: Pane, entry: Entry) -> str:
     """The address of the page with this folder in this pane."""
-    return all_panes.pane_address(panes, plain="1", **{f"{pane.side}_path": f"{pane.path}{entry.name}/"})
+    return transfer.pane_address(panes, plain="1", **{f"{pane.side}_path": f"{pane.path}{entry.name}/"})

@@ -11,7 +11,7 @@ from deploy import cli
 from deploy.stack.errors import StackError
 from identity import linked_identities as linked
 from identity import tokens
-from identity.audit import OPERATOR, Origin, comes_from
+from identity.call_origin import OPERATOR, Origin, comes_from
 from identity.models import AuditEvent, LinkedIdentity, Passkey, RecoveryLink, User
 from identity.proven_identities import Proven
 from tests.integration.provider import CALLBACK, make

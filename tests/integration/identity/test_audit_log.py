@@ -12,7 +12,7 @@ import pytest
 from django.core.cache import cache
 from django.db import DatabaseError, connection, transaction
 
-from identity import audit, audit_export, tokens
+from identity import audit, audit_export, call_origin, tokens
 from identity.audit import What
 from identity.audit_export import Selection
 from identity.clock import moment
@@ -104,7 +104,7 @@ def test_sign_ins_their_refusals_and_sign_outs(alice: User) -> None:
 
 def test_changes_of_ways_to_sign_in_name_the_operator_where_it_was_one(alice: User) -> None:
     row, token = tokens.make(alice, "backup")
-    with audit.comes_from(audit.Origin(actor=audit.OPERATOR)):
+    with call_origin.comes_from(call_origin.Origin(actor=call_origin.OPERATOR)):
         tokens.make(alice, "by hand")
     tokens.revoke_own(alice, row.pk)
     assert [(what, actor) for what, _user, actor, _way in acts()] == [
@@ -150,7 +150,7 @@ def test_one_network_neither_fills_the_log_nor_hides_another(monkeypatch: pytest
     monkeypatch.setattr(audit, "MOST_REFUSALS", 5)
     for number in range(9):
         audit.record_refusal(None, "password", f"2001:db8::{number}")
-    with audit.comes_from(audit.Origin("192.0.2.1")):
+    with call_origin.comes_from(call_origin.Origin("192.0.2.1")):
         audit.record_refusal(None, "password")
     audit.record_refusal(None, "password", "192.0.2.2")
     networks = [row.address for row in AuditEvent.objects.order_by("pk")]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from deploy.stack.errors import StackError
-from identity.audit import OPERATOR, Origin, comes_from
+from identity.call_origin import OPERATOR, Origin, comes_from
 from identity.models import AuditEvent, Invitation, User, UserSession
 from identity.sign_up_policy import parse
 from tests.integration.deploy.test_key_commands import waybill

@@ -15,8 +15,7 @@ from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.debug import sensitive_variables
 from rest_framework.exceptions import AuthenticationFailed, MethodNotAllowed
 
-from identity import audit
-from identity.audit import Origin
+from identity import call_origin
 from identity.models import Group, ScimClient
 from identity.scim import clients, groups, users
 from transferapi.rest.http import json_documents, rate_limit
@@ -76,7 +75,7 @@ def _answered(handlers: dict[str, Handler], request: HttpRequest, ref: str) -> A
     handler = handlers.get(str(request.method).lower())
     if handler is None:
         raise MethodNotAllowed(str(request.method))
-    with audit.comes_from(Origin(address_of(request), f"scim:{client.name}")):
+    with call_origin.comes_from(call_origin.Origin(address_of(request), f"scim:{client.name}")):
         return handler(client, request, ref)
 
 

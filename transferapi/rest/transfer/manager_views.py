@@ -1,6 +1,6 @@
-"""What managers of endpoints see and do: their endpoints, pause rules, and the tasks of all users at them.
+"""The routes for managers of endpoints: their endpoints, pause rules, and the tasks of all users at them.
 
-The routes are those of `endpoint_manager`; a user reads the pause rules of an endpoint, too.
+They begin with `endpoint_manager`; a user reads the pause rules of an endpoint, too.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Operations on an endpoint that are done at once: ls, stat, mkdir, rename, symlink.
 
-`ls` also answers with lines of JSON (`application/x-ndjson`): the entries are sent as the endpoint sends them, unsorted.
-The first line is about the folder, each further one is an entry, and the last one says how it ended: `listing_end` with
+`ls` also answers with lines of JSON (`application/x-ndjson`): the entries are sent unsorted, as they come. The
+first line is about the folder, each further one is an entry, and the last one says how it ended: `listing_end` with
 the number of entries, and in `incomplete` why some are missing; or the error with which it broke off.
 """
 

@@ -1,4 +1,4 @@
-"""Submit transfers and deletes. Fields that this service does not know are ignored, as in the Transfer API, and named."""
+"""Submit transfers and deletes. Unknown fields are ignored, as in the Transfer API, and named in the answer."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class SubmitTransfer(ItemsView):
     def post(self, request: Request) -> Response:
         document = submission_documents.TRANSFER.open(request.data)
         asked = transfer_request(document, document.identifier("submission_id"))
-        unknown = of_transfer(document)
+        unknown = unknown_fields_of_transfer(document)
         return accepted(request, "transfer", *submit_transfer(self.user, asked), unknown)
 
 
@@ -63,7 +63,7 @@ class CheckTransfer(ItemsView):
         document = submission_documents.TRANSFER.open(request.data)
         asked = transfer_request(document, uuid.UUID(int=0))
         check_transfer(self.user, asked)
-        return _possible(request, "transfer", len(asked.items), of_transfer(document))
+        return _possible(request, "transfer", len(asked.items), unknown_fields_of_transfer(document))
 
 
 class CheckDelete(ItemsView):
@@ -72,7 +72,7 @@ class CheckDelete(ItemsView):
         document = submission_documents.DELETE.open(request.data)
         asked = _delete_request(document)
         check_delete(self.user, asked)
-        return _possible(request, "delete", len(asked.paths), of_delete(document))
+        return _possible(request, "delete", len(asked.paths), unknown_fields_of_delete(document))
 
 
 class SubmitDelete(ItemsView):
@@ -80,7 +80,7 @@ class SubmitDelete(ItemsView):
     def post(self, request: Request) -> Response:
         document = submission_documents.DELETE.open(request.data)
         asked = _delete_request(document)
-        unknown = of_delete(document)
+        unknown = unknown_fields_of_delete(document)
         return accepted(request, "delete", *submit_delete(self.user, asked), unknown)
 
 
@@ -119,7 +119,7 @@ def _transfer_item(document: Document) -> TransferItem:
 
 
 def accepted(request: Request, what: str, task: Task, made: bool, unknown: str | None = None) -> Response:
-    """The answer to a request that makes a task, as `documents.accepted` has it. unknown: see `unknown_fields`."""
+    """The answer to a request that makes a task, as `submission_documents` has it. unknown: see `_sentence`."""
     overlap = overlaps.warning(cast(User, request.user), task) if made else None
     warning = " ".join(filter(None, (unknown, overlap))) or None
     body = submission_documents.accepted(what, task, made=made, warning=warning)
@@ -141,12 +141,12 @@ _TRANSFER_ITEM = frozenset({"DATA_TYPE", *(one.name for one in submission_docume
 _DELETE_ITEM = frozenset({"DATA_TYPE", *(one.name for one in submission_documents.DELETE_ITEM.fields)})
 
 
-def of_transfer(document: Document) -> str | None:
+def unknown_fields_of_transfer(document: Document) -> str | None:
     """A sentence for the user; None: all fields are known."""
     return _sentence(document, _TRANSFER, _TRANSFER_ITEM)
 
 
-def of_delete(document: Document) -> str | None:
+def unknown_fields_of_delete(document: Document) -> str | None:
     """The same of a delete."""
     return _sentence(document, _DELETE, _DELETE_ITEM)
 

@@ -1,4 +1,4 @@
-"""Tasks: show, list, change, cancel; their events and files, and forecasts, an extension of ours to the Transfer API."""
+"""Tasks: show, list, change, cancel; their events, files and forecasts (an extension of ours)."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from typing import ParamSpec, TypeVar
 
 from endpoints.permissions import restricted_to
 from identity import user_names
-from identity.audit import Origin, comes_from
+from identity.call_origin import Origin, comes_from
 from identity.models import User
 from identity.sign_in_proof import SignInProof, proven_by
 from transferapi.rest.http import rate_limit

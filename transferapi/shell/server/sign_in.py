@@ -15,7 +15,7 @@ from paramiko.common import AUTH_FAILED, AUTH_SUCCESSFUL
 from paramiko.server import InteractiveQuery
 
 from identity import password_sign_in, ssh_keys
-from identity.audit import Origin, comes_from
+from identity.call_origin import Origin, comes_from
 from identity.hidden import Secret
 from identity.models import User
 from identity.ssh_public_keys import UNRESTRICTED, KeyRestrictions

@@ -15,7 +15,7 @@ from django.conf import settings
 from django.utils.translation import gettext
 from django.utils.translation import gettext_noop as _
 
-from identity import audit, mail_addresses, password_recovery
+from identity import call_origin, mail_addresses, password_recovery
 from identity.clock import moment
 from identity.languages import speaking_to
 from identity.models import AddressChange, User
@@ -74,7 +74,7 @@ def changed(user: User, what: str, name: str, actor: User | None = None, **_: ob
         subject = gettext(_SUBJECTS[what])
         lines = [f"{subject[0].upper()}{subject[1:]}{f': {name}' if name else ''}.", ""]
         lines += [gettext(_MORE[what]), ""] if what in _MORE else []
-        if actor is not None or audit.present_origin().actor == audit.OPERATOR:
+        if actor is not None or call_origin.present().actor == call_origin.OPERATOR:
             lines += [gettext("Those who run this service have done it."), ""]
         lines.append(gettext("The account: %(user)s") % {"user": user.username})
         lines += [gettext("The time: %(time)s") % {"time": f"{now:%Y-%m-%d %H:%M:%S} UTC"}, ""]
