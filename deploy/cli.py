@@ -8,7 +8,7 @@ import sys
 import textwrap
 from typing import Any
 
-from identity.audit.origin import OPERATOR, Origin, comes_from
+from identity.call_origin import OPERATOR, Origin, comes_from
 from identity.error_categories import CategorizedError
 from identity.vault.keys import new_key
 from transferapi.config import KNOWN, Config, load_or_exit

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from django.db import transaction
 from django.db.models import QuerySet
 
-from identity.conflicts import unless_taken
+from identity.database_rows import unless_taken
 from identity.gsi.printable import FORBIDDEN
 from identity.models import User
 

@@ -18,9 +18,9 @@ from enum import StrEnum
 from django.db import transaction
 from django.db.models import Q, QuerySet
 
+from identity import linked_identities as linked
 from identity.clock import moment
 from identity.database_rows import row_by_id
-from identity.linked import services as linked
 from identity.models import User
 
 from . import registry

@@ -17,8 +17,7 @@ from django.db.models import Exists, F, OuterRef, Q
 from django.db.models.functions import Now
 
 from identity.database_rows import enum_value
-from identity.linked.models import LinkedIdentity
-from identity.models import Membership, User
+from identity.models import LinkedIdentity, Membership, User
 
 from .models import AccessRule, Endpoint, Role
 

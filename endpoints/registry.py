@@ -14,8 +14,7 @@ from django.db import transaction
 from django.db.models import Prefetch, Q, QuerySet, TextField, Value
 from django.db.models.functions import Concat, Now
 
-from identity.conflicts import unless_taken
-from identity.database_rows import single_row
+from identity.database_rows import single_row, unless_taken
 from identity.gsi.printable import FORBIDDEN
 from identity.models import User
 from identity.user_names import canonical

@@ -5,8 +5,7 @@ class IdentityConfig(AppConfig):
     name = "identity"
 
     def ready(self) -> None:
-        from . import sign_in_log
-        from .one_time_codes import services as one_time_codes
+        from . import one_time_codes, sign_in_log
         from .provider import consents
         from .vault import rotation
 

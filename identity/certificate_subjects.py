@@ -18,15 +18,14 @@ from collections.abc import Collection
 
 from django.db import transaction
 
-from .conflicts import unless_taken
-from .database_rows import row_by_id
+from . import sign_up as sign_up_rules
+from . import users
+from .database_rows import row_by_id, unless_taken
 from .error_categories import CategorizedError, Category, LimitExceededError, NotFoundError
 from .gsi.name_parsing import BadNameError, normalized_slash_name
 from .hidden import Secret
-from .linked import ways_in
 from .models import CertificateSubject, Credential, User
-from .sign_up import rules
-from .sign_up.rules import Applicant
+from .sign_up import Applicant
 from .signals import account_changed
 
 #: Subjects of one user.
@@ -98,7 +97,7 @@ def sign_up(subject: str, username: str, invitation: Secret | None = None) -> Us
     invitation without an address admits. Raises CertificateSubjectError, SignUpError; nothing is changed then.
     """
     with transaction.atomic():
-        user = rules.sign_up(Applicant(username, "", "", is_proven=False), invitation)
+        user = sign_up_rules.sign_up(Applicant(username, "", "", is_proven=False), invitation)
         add(user, subject, proven=[_one_form(subject)])
     return user
 
@@ -140,7 +139,7 @@ def remove(user: User, subject_id: uuid.UUID | str) -> None:
         # Changes happen one after another: two could remove the last two.
         User.objects.select_for_update(no_key=True).get(pk=user.pk)
         row = row_by_id(CertificateSubject.objects.filter(user=user), subject_id, SubjectNotFoundError(subject_id))
-        if not ways_in.has_another(user, row):
+        if not users.can_sign_in_without(user, row):
             raise LastSubjectError
         row.delete()
     account_changed.send(CertificateSubject, user=user, what="subject_removed", name=row.subject)

@@ -1,13 +1,17 @@
-"""Rows of the database: queries for at most one row, bounded deletions, statements in SQL, and values of enums."""
+"""Rows of the database: queries for at most one row, bounded deletions, statements in SQL, and values of enums.
+
+A violated constraint of PostgreSQL that is expected becomes the given error; any other stays an IntegrityError.
+"""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from enum import StrEnum
 from typing import Any, TypeVar
 
-from django.db import connection
+from django.db import IntegrityError, connection, transaction
 from django.db.models import QuerySet
 
 T = TypeVar("T")
@@ -59,3 +63,23 @@ def enum_value(kind: type[E], value: str) -> E:
         unknown = str.__new__(kind, value)
         unknown._name_ = unknown._value_ = value
         return unknown
+
+
+@contextmanager
+def unless_taken(constraint: str, taken: Exception) -> Iterator[None]:
+    """A transaction, or a savepoint inside one. Raises `taken` when this constraint refuses a row written in it.
+
+    Any other IntegrityError is raised unchanged: it is a defect, not a name that is taken.
+    """
+    try:
+        with transaction.atomic():
+            yield
+    except IntegrityError as error:
+        if constraint_of(error) != constraint:
+            raise
+        raise taken from error
+
+
+def constraint_of(error: IntegrityError) -> str:
+    """The name of the violated constraint or unique index; "" when unknown."""
+    return getattr(getattr(error.__cause__, "diag", None), "constraint_name", None) or ""

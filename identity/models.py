@@ -1,4 +1,7 @@
-"""Users, their ways to sign in, credentials, groups, and the consents that users give to applications."""
+"""The tables of identity: users, sign-in, credentials, groups, consents, sign-ups, directories and the audit log.
+
+The table of the metadata of institutions (SAML) is in `identity.federation.saml.models`.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,10 @@ import uuid
 from django.contrib.auth.models import AbstractUser
 from django.contrib.sessions.base_session import AbstractBaseSession
 from django.db import models
-from django.db.models.functions import Length
+from django.db.models.functions import Length, Lower, Now
 from django.dispatch import receiver
 
 from .federation.saml.models import Institution as Institution
-from .linked.models import LinkedIdentity as LinkedIdentity
 
 
 class User(AbstractUser):
@@ -20,7 +22,7 @@ class User(AbstractUser):
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     #: Whether sign-in by password also asks for a passkey, or for a one-time code where the user has codes.
     passkey_after_password = models.BooleanField(default=False)
-    #: The language of mails to the user (`identity/languages`); "": not known yet.
+    #: The language of mails to the user (`identity/languages.py`); "": not known yet.
     language = models.CharField(max_length=16, blank=True, default="", db_default="")
 
 
@@ -138,7 +140,7 @@ class CertificateSubject(models.Model):
 
 
 class SshPublicKey(models.Model):
-    """A public key by which a user signs in to the ssh shell. `identity.ssh_keys.services` reads and writes it."""
+    """A public key by which a user signs in to the ssh shell. `identity.ssh_keys` reads and writes it."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="ssh_public_keys", db_index=False)
@@ -161,7 +163,7 @@ class SshPublicKey(models.Model):
 
 
 class OneTimeCodeSecret(models.Model):
-    """The secret of a user's one-time codes (RFC 6238), encrypted. `identity.one_time_codes.services` writes it."""
+    """The secret of a user's one-time codes (RFC 6238), encrypted. `identity.one_time_codes` writes it."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     user = models.OneToOneField(User, on_delete=models.CASCADE, related_name="one_time_code_secret")
@@ -185,7 +187,7 @@ class RecoveryCode(models.Model):
 
 
 class Passkey(models.Model):
-    """A passkey (WebAuthn credential) of a user. `identity.passkeys.services` reads and writes it."""
+    """A passkey (WebAuthn credential) of a user. `identity.passkeys` reads and writes it."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="passkeys")
@@ -393,8 +395,184 @@ models.BinaryField.register_lookup(Length)
 
 
 # Tables of subpackages, which Django finds here.
-from .audit.models import AuditEvent as AuditEvent  # noqa: E402
-from .mail_addresses.models import AddressChange as AddressChange  # noqa: E402
-from .scim.models import ScimUser as ScimUser  # noqa: E402
-from .sign_up.models import Invitation as Invitation  # noqa: E402
-from .sign_up.models import SignUpRequest as SignUpRequest  # noqa: E402
+
+
+class LinkedIdentity(models.Model):
+    """An identity that a user has proven at a provider, and signs in with. `identity.linked_identities` writes it.
+
+    Its id names the user in access rules and roles, as the id of the user does.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    user = models.ForeignKey("identity.User", on_delete=models.CASCADE, related_name="linked_identities")
+    #: "oidc:<issuer>", "oauth2:<address>", "saml:<entity id>" or "myproxy:<host:port>": who vouches for the subject.
+    provider = models.CharField(max_length=1100)
+    #: Stable, and unique at this provider; a name or an address, which a provider may give to another person, is not.
+    subject = models.CharField(max_length=1024)
+    #: SHA-256 of both: a row of an index holds 2,700 octets at most.
+    digest = models.BinaryField(max_length=32, unique=True)
+    #: `name@domain`, as the provider said at the last sign-in. Another identity may have the same name.
+    username = models.CharField(max_length=512)
+    email = models.CharField(max_length=254, blank=True, default="")
+    #: Whether the provider says that the address belongs to this person.
+    email_verified = models.BooleanField(default=False)
+    name = models.CharField(max_length=256, blank=True, default="")
+    organization = models.CharField(max_length=256, blank=True, default="")
+    linked_at = models.DateTimeField(auto_now_add=True)
+    last_used_at = models.DateTimeField(null=True)
+    #: The identity that is shown for the user. None of a user is primary: the user's own name is shown.
+    primary = models.BooleanField(default=False)
+
+    class Meta:
+        app_label = "identity"
+        constraints = (
+            models.UniqueConstraint(
+                fields=["user"], condition=models.Q(primary=True), name="linked_identity_one_primary"
+            ),
+        )
+        indexes = (models.Index(Lower("username"), name="linked_identity_by_name"),)
+
+
+class ScimClient(models.Model):
+    """A directory, such as Entra ID or Okta of one institution."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    #: The operator's name for it.
+    name = models.CharField(max_length=64, unique=True)
+    #: Whether it may begin to manage users who are here already, by their user names.
+    takes_over = models.BooleanField(default=False)
+    max_users = models.IntegerField()
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        app_label = "identity"
+
+
+class ScimToken(models.Model):
+    """A bearer token of a directory; only its SHA-256 is stored."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    client = models.ForeignKey(ScimClient, on_delete=models.CASCADE, related_name="tokens")
+    digest = models.BinaryField(max_length=32, unique=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+    last_used_at = models.DateTimeField(null=True)
+
+    class Meta:
+        app_label = "identity"
+
+
+class ScimUser(models.Model):
+    """A user whom a directory manages."""
+
+    user = models.OneToOneField(
+        "identity.User", on_delete=models.CASCADE, primary_key=True, related_name="scim", db_constraint=False
+    )
+    client = models.ForeignKey(ScimClient, on_delete=models.CASCADE, related_name="users", db_index=False)
+    external_id = models.CharField(max_length=255, blank=True, default="")
+    created_at = models.DateTimeField(auto_now_add=True)
+    updated_at = models.DateTimeField(auto_now=True)
+    #: Whether it was the directory that deactivated the user: it does not activate whom others deactivated.
+    suspended = models.BooleanField(default=False)
+    #: When the directory deleted the user. The directory may create the same user again.
+    deleted_at = models.DateTimeField(null=True)
+
+    class Meta:
+        app_label = "identity"
+        constraints = (
+            models.UniqueConstraint(
+                fields=["client", "external_id"],
+                condition=~models.Q(external_id="") & models.Q(deleted_at__isnull=True),
+                name="scim_user_external_id_once",
+            ),
+        )
+        indexes = (models.Index(fields=["client", "user"], name="scim_user_of_client"),)
+
+
+class Invitation(models.Model):
+    """A link with which one person may make one account. The link is shown once; the table has its digest."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    digest = models.BinaryField(max_length=32, unique=True)
+    #: The only address that may use it, in lower case; "": any.
+    email = models.CharField(max_length=254, blank=True, default="")
+    #: The user who invited; None: the operator, on the command line.
+    made_by = models.ForeignKey("identity.User", on_delete=models.SET_NULL, null=True, related_name="+")
+    made_at = models.DateTimeField()
+    expires_at = models.DateTimeField(db_index=True)
+    used_at = models.DateTimeField(null=True)
+    used_by = models.ForeignKey("identity.User", on_delete=models.SET_NULL, null=True, related_name="+")
+
+    class Meta:
+        app_label = "identity"
+
+
+class SignUpRequest(models.Model):
+    """A request for an account, at most one for each address. No account exists before its link was used.
+
+    It is the outbox of its mail, too. The link's code is made when the mail is sent, so that it is in the mail only.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    #: In lower case.
+    email = models.CharField(max_length=254, unique=True)
+    invitation = models.ForeignKey(Invitation, on_delete=models.CASCADE, null=True, related_name="+")
+    asked_at = models.DateTimeField()
+    #: SHA-256 of the code. None: no mail was sent yet.
+    digest = models.BinaryField(max_length=32, null=True, unique=True)
+    expires_at = models.DateTimeField(db_index=True)
+    attempts = models.SmallIntegerField(default=0)
+    #: None: the mail was sent.
+    next_try_at = models.DateTimeField(null=True, db_index=True)
+
+    class Meta:
+        app_label = "identity"
+
+
+class AddressChange(models.Model):
+    """A mail address that a user wants, until it is proven and for a day longer. The present one holds meanwhile."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    # Without a constraint: code of an earlier version deletes users and does not know this table.
+    user = models.ForeignKey("identity.User", on_delete=models.CASCADE, related_name="+", db_constraint=False)
+    #: In lower case.
+    email = models.CharField(max_length=254)
+    #: The address before, which gets the notice of the change.
+    former = models.CharField(max_length=254, blank=True, default="", db_default="")
+    asked_at = models.DateTimeField()
+    #: SHA-256 of the code. None: the mail is not sent yet, or its link was used.
+    digest = models.BinaryField(max_length=32, null=True, unique=True)
+    expires_at = models.DateTimeField(db_index=True)
+
+    class Meta:
+        app_label = "identity"
+
+
+class AuditEvent(models.Model):
+    """One act. It names users by id and by the name of that time, without a reference: it outlives them.
+
+    Only `identity.audit` writes here.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    #: The database sets it.
+    at = models.DateTimeField(db_default=Now())
+    what = models.CharField(max_length=48)
+    #: The user concerned; None: an unknown one.
+    user_id = models.UUIDField(null=True)
+    username = models.CharField(max_length=150, blank=True, default="")
+    #: The user who acted, if another one; by name alone: "operator", on the machine of the service, or "scim:" and the
+    #: name of a directory.
+    actor_id = models.UUIDField(null=True)
+    actor = models.CharField(max_length=150, blank=True, default="")
+    #: The way of a sign-in: "password", "code", "passkey", ...
+    way = models.CharField(max_length=16, blank=True, default="")
+    #: Of the client; "": unknown.
+    address = models.CharField(max_length=64, blank=True, default="")
+    details = models.JSONField(default=dict)
+
+    class Meta:
+        app_label = "identity"
+        indexes = (
+            models.Index(fields=["at", "id"], name="audit_by_time"),
+            models.Index(fields=["user_id", "id"], name="audit_by_user"),
+        )

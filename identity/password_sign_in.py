@@ -42,17 +42,12 @@ from django.core.cache import cache
 from django.core.exceptions import ValidationError
 from redis.exceptions import RedisError
 
-from . import counters, user_names
-from .audit import log as audit
+from . import audit, counters, one_time_codes, passkeys, sessions, user_names
 from .hidden import Secret
 from .models import User
 from .networks import network_of
-from .one_time_codes import services as one_time_codes
-from .one_time_codes.errors import OneTimeCodeError
-from .passkeys import services as passkeys
-from .passkeys.challenges import Session
-from .passkeys.errors import PasskeyError
-from .sessions import open_sessions
+from .one_time_codes import OneTimeCodeError
+from .passkeys import PasskeyError, Session
 from .signals import account_changed
 
 #: Seconds of one counting window, and the limits in it: of one name from one address (or from one device), of one
@@ -292,7 +287,7 @@ def set_password(user: User, new: Secret, keep: str = "") -> None:
     check_new_password(user, new)
     user.set_password(new.value)
     user.save(update_fields=["password"])
-    open_sessions.end_all(user, keep)
+    sessions.end_all(user, keep)
     account_changed.send(User, user=user, what="password_changed", name="")
 
 

@@ -12,8 +12,8 @@ from urllib.parse import quote
 
 from django.contrib.auth.signals import user_logged_in, user_logged_out, user_login_failed
 
-from .audit import origin
-from .audit.log import What, record, record_act, record_refusal
+from . import call_origin
+from .audit import What, record, record_act, record_refusal
 from .models import User
 from .signals import account_changed, signed_up
 
@@ -50,7 +50,7 @@ def _signed_out(user: User | None, **_: Any) -> None:
 
 def _changed(user: User, what: str, name: str, actor: User | None = None, **_: Any) -> None:
     """actor: staff. The operator and directories act on behalf of no user: their present origin says who they are."""
-    if actor is None and origin.present().actor:
+    if actor is None and call_origin.present().actor:
         record(what, user, {"name": name})
     else:
         record_act(what, user, {"name": name}, actor=actor or user)

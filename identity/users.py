@@ -1,6 +1,6 @@
 """Find, list, create and change users, as staff and the operator do: mail address, full name, staff or not.
 
-`identity.administration.deactivation` deactivates users.
+`identity.deactivation` deactivates users.
 
 UserAccountError
 |- UserExistsError(name)     a user of this name exists
@@ -18,12 +18,11 @@ from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.db.models import Q
 
-from . import user_names
-from .audit import log as audit
-from .audit.log import What
-from .conflicts import unless_taken
+from . import audit, user_names
+from .audit import What
+from .database_rows import unless_taken
 from .error_categories import Category, NotFoundError, ReasonError
-from .models import RecoveryLink, User
+from .models import CertificateSubject, LinkedIdentity, Passkey, RecoveryLink, User
 
 #: The beginning of the name of a deleted user.
 DELETED = "deleted-"
@@ -158,3 +157,16 @@ def _fill(user: User, details: UserDetails) -> None:
         user.full_clean(exclude={"password"})
     except ValidationError as error:
         raise UserInvalidError(" ".join(error.messages)) from None
+
+
+def can_sign_in_without(user: User, without: Passkey | LinkedIdentity | CertificateSubject) -> bool:
+    """Whether the user could sign in to the pages without this row. A copied passkey signs nobody in.
+
+    Call it with the row of the user locked: two requests could remove the last two ways.
+    """
+    rows = (
+        *Passkey.objects.filter(user=user, copied_at=None),
+        *LinkedIdentity.objects.filter(user=user),
+        *CertificateSubject.objects.filter(user=user),
+    )
+    return user.has_usable_password() or any(row != without for row in rows)

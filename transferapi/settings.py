@@ -55,7 +55,7 @@ MIDDLEWARE = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "webui.language.PageLanguage",
-    "webui.problems.maintenance_mode.MaintenanceMiddleware",
+    "webui.maintenance_mode.MaintenanceMiddleware",
 ]
 ROOT_URLCONF = "transferapi.urls"
 WSGI_APPLICATION = "transferapi.wsgi.application"
@@ -90,7 +90,7 @@ CACHES: dict[str, dict[str, Any]] = {
         # As a list: Django splits a text at commas, which passwords and lists of Sentinels have.
         "LOCATION": [REDIS_URL],
         "OPTIONS": {
-            "serializer": "identity.sessions.json_serializer.JsonSerializer",
+            "serializer": "identity.cache_serializer.JsonSerializer",
             "pool_class": "transferapi.rest.metrics.requests.CountingPool",
         },
     }
@@ -110,11 +110,11 @@ AUTH_USER_MODEL = "identity.User"
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 12}},
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
-    {"NAME": "identity.passwords.rules.NotOfKnownWords"},
+    {"NAME": "identity.password_rules.NotOfKnownWords"},
 ]
 
 LOGIN_URL = "/signin"
-CSRF_FAILURE_VIEW = "webui.problems.pages.csrf_failed"
+CSRF_FAILURE_VIEW = "webui.problems.csrf_failed"
 
 USE_TZ = True
 TIME_ZONE = "UTC"
@@ -183,9 +183,9 @@ OAUTH2_PROVIDER: dict[str, Any] = {
     "OIDC_RSA_PRIVATE_KEY": CONFIG.oidc_key.value if CONFIG.oidc_key else "",
     "OIDC_ISS_ENDPOINT": CONFIG.public_url,
     "OAUTH2_VALIDATOR_CLASS": "identity.provider.validator.Validator",
-    "CLIENT_ID_GENERATOR_CLASS": "identity.provider.tokens.values.ClientId",
-    "ACCESS_TOKEN_GENERATOR": "identity.provider.tokens.values.access_token",
-    "REFRESH_TOKEN_GENERATOR": "identity.provider.tokens.values.refresh_token",
+    "CLIENT_ID_GENERATOR_CLASS": "identity.provider.token_values.ClientId",
+    "ACCESS_TOKEN_GENERATOR": "identity.provider.token_values.access_token",
+    "REFRESH_TOKEN_GENERATOR": "identity.provider.token_values.refresh_token",
     "ACCESS_TOKEN_EXPIRE_SECONDS": 48 * 3600,
     "ID_TOKEN_EXPIRE_SECONDS": 48 * 3600,
     #: After the access token has expired, which every refresh renews.
@@ -248,7 +248,7 @@ SPECTACULAR_SETTINGS: dict[str, Any] = {
 
 _IS_HTTPS = CONFIG.public_url.startswith("https:")
 #: Sessions are rows of the database only; a session ends 12 h after its user signed in.
-SESSION_ENGINE = "identity.sessions.store"
+SESSION_ENGINE = "identity.sessions"
 SESSION_COOKIE_AGE = 12 * 60 * 60
 #: Cookies do not distinguish ports, hence own names; __Host- keeps neighboring sites from setting them
 #: (RFC 6265bis 4.1.3.2).

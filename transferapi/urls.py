@@ -17,7 +17,7 @@ urlpatterns = [
     path("", include("transferapi.rest.auth.urls")),
     path("", include("transferapi.rest.admin.urls")),
     path("", include("transferapi.rest.scim.urls")),
-    path("", include("transferapi.rest.transfer.v2.urls")),
+    path("", include("transferapi.rest.transfer.v2")),
     path("", include("transferapi.rest.groups.urls")),
     path("", include("transferapi.rest.timers.urls")),
     path("", include("transferapi.rest.connect.urls")),
@@ -25,6 +25,6 @@ urlpatterns = [
 ]
 
 handler400 = "transferapi.rest.error_pages.bad_request_page"
-handler403 = "webui.problems.pages.forbidden"
-handler404 = "webui.problems.pages.not_found"
-handler500 = "webui.problems.pages.failure"
+handler403 = "webui.problems.forbidden"
+handler404 = "webui.problems.not_found"
+handler500 = "webui.problems.failure"

@@ -1,7 +1,8 @@
-"""The files that pages load. Their names hold a digest of the content, so that browsers can keep them for ever.
+"""Files that pages load, and icons. The names of the files hold a digest of the content: browsers keep them for ever.
 
 The files of `assets/css/` are joined in the order of their names into one stylesheet. A module of `assets/js/` imports
-others by their plain names; the served text has the names with the digest in their place.
+others by their plain names; the served text has the names with the digest in their place. The icons are own drawings on
+a grid of 24, as lines of the colour of the text around them.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from functools import cache
 from pathlib import Path
 
 from django.http import Http404, HttpRequest, HttpResponse
+from django.utils.html import format_html
+from django.utils.safestring import SafeString, mark_safe
 from django.views.decorators.http import require_safe
 
 FOLDER = Path(__file__).parent / "assets"
@@ -93,3 +96,22 @@ def _takes_gzip(header: str) -> bool:
         if coding == "gzip":
             return not re.fullmatch(r"0(\.0*)?", weight)
     return False
+
+
+@cache
+def drawings() -> dict[str, str]:
+    """Name -> the drawing, as SVG elements."""
+    return dict(re.findall(r'<g id="([a-z-]+)">(.*)</g>', (FOLDER / "icons.svg").read_text()))
+
+
+@cache
+def svg(name: str, size: int = 20, label: str = "") -> SafeString:
+    """An icon; label: its meaning, where no text beside it says it. An unknown name raises KeyError."""
+    drawing = mark_safe(drawings()[name])  # noqa: S308 - a file of ours
+    hidden = format_html('role="img" aria-label="{}"', label) if label else mark_safe('aria-hidden="true"')
+    return format_html(
+        '<svg class="icon" width="{0}" height="{0}" viewBox="0 0 24 24" focusable="false" {1}>{2}</svg>',
+        size,
+        hidden,
+        drawing,
+    )

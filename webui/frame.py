@@ -10,7 +10,7 @@ from django.utils.translation import get_language, ngettext
 
 from endpoints.models import Endpoint
 from endpoints.registry import canonical_name
-from identity.linked import shown
+from identity import shown_names
 from identity.models import User
 from transferapi.tasks import maintenance, queries
 
@@ -66,7 +66,11 @@ def _with_user(frame: PageFrame, user: User) -> PageFrame:
     places = [WaitingPlace(f"/endpoints/{place.pk}/activate", _words(place, n)) for place, n in waiting]
     tasks = sum(n for _, n in waiting)
     return replace(
-        frame, who=shown.short_name_of(user), entries=navigation.entries(user), waiting=places, waiting_tasks=tasks
+        frame,
+        who=shown_names.short_name_of(user),
+        entries=navigation.entries(user),
+        waiting=places,
+        waiting_tasks=tasks,
     )
 
 

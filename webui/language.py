@@ -11,7 +11,7 @@ from django.http import HttpRequest, HttpResponse
 from django.utils import translation
 from django.utils.translation import trans_real
 
-from identity.languages.catalog import ENGLISH, LANGUAGES, activate, messages
+from identity.languages import ENGLISH, LANGUAGES, activate, messages
 
 __all__ = ["COOKIE", "LANGUAGES", "PageLanguage", "activate", "messages", "of", "script_texts"]
 

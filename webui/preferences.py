@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.views.decorators.http import require_POST
 
-from identity.languages import preferences
+from identity import languages
 
 from . import cookies, language
 from .frame import THEME_COOKIE, THEMES
@@ -24,7 +24,7 @@ def choose(request: HttpRequest) -> HttpResponse:
     if request.POST.get("language") in language.LANGUAGES:
         cookies.keep(answer, language.COOKIE, request.POST["language"], _YEAR)
         if request.user.is_authenticated:
-            preferences.choose(user_of(request), request.POST["language"])
+            languages.choose(user_of(request), request.POST["language"])
     if request.POST.get("theme") in THEMES:
         cookies.keep(answer, THEME_COOKIE, request.POST["theme"], _YEAR)
     elif "theme" in request.POST:

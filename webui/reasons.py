@@ -16,12 +16,12 @@ KNOWN = (
     _("This user name and this password do not belong together."),
     _("The service is busy or restarts. Try again in a moment."),
     _("Too much time has passed. Begin again with your password."),
-    # identity/one_time_codes/errors.py
+    # identity/one_time_codes.py
     _("Your one-time codes are on already."),
     _("Your one-time codes are not on: begin with a new secret."),
     _("This is not the present one-time code. Check the clock of the device that shows it."),
     _("This one-time code was used already. Wait for the next one."),
-    # identity/passkeys/errors.py
+    # identity/passkeys.py
     _("Passkeys need https and a host name: the address of this service has none."),
     _("This took too long, or was answered already. Try again."),
     _("The answer of your browser or device was not accepted. Try again."),
@@ -31,13 +31,13 @@ KNOWN = (
     _("You have no passkey that sign-in could ask for: add one first."),
     _("A name is one line of 1 to 128 characters."),
     _("Sign-in asks for a passkey after your password, and this is the last. Turn that off first."),
-    # identity/linked/errors.py
+    # identity/proven_identities.py
     _("The provider did not say who you are in a way that this service can use."),
     _("The user of this identity is not active. Ask those who run this service."),
     _("This identity belongs to another user of this service. It must be unlinked there first."),
     _("You could not sign in any more. Set a password, or add a passkey or another identity first."),
     _("Too much time has passed. Sign in again, and then at the provider."),
-    # identity/mail_addresses/errors.py
+    # identity/mail_addresses.py
     _("This is your mail address already."),
     _("A directory manages your account, and sets its mail address."),
     _("This service sends no mails: its operator sets your address."),
@@ -67,7 +67,7 @@ KNOWN = (
     _("Too many people sign up at present. Try again later."),
     _("A user name is 3 to 40 small letters, digits, '.', '_' and '-', beginning with a letter."),
     _("This user name is taken. Choose another one."),
-    # identity/ssh_keys/public_keys.py
+    # identity/ssh_public_keys.py
     _("The key is damaged or incomplete: copy the whole line of the .pub file."),
     _("No key was given. Give the one line of a file such as ~/.ssh/id_ed25519.pub."),
     # identity/provider/scopes.py

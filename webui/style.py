@@ -6,7 +6,7 @@ from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from . import icons
+from . import assets
 from .page import show
 from .states import SHOWN
 
@@ -24,7 +24,7 @@ NAMES = (
 def style(request: HttpRequest) -> HttpResponse:
     context = {
         "title": "Components",
-        "icons": sorted(icons.drawings()),
+        "icons": sorted(assets.drawings()),
         "states": SHOWN.values(),
         "names": NAMES,
         "now": timezone.now(),

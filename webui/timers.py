@@ -21,9 +21,9 @@ from transferapi.timers.errors import TimerInvalidError
 from transferapi.timers.models import Timer
 from transferapi.timers.schedule import Schedule
 
+from . import transfer_options
 from .forms import question, refused
 from .page import show, signed_in, user_of
-from .transfer import options
 
 HOUR = 3600
 #: Seconds between two runs; "": once.
@@ -99,7 +99,7 @@ def _page(request: HttpRequest, refusal: tuple[str, str] | None = None, status: 
         "rows": rows,
         "intervals": INTERVALS.items(),
         "given": request.POST,
-        "levels": options.levels(),
+        "levels": transfer_options.levels(),
         "level": request.POST.get("sync_level", "2"),
         "refusal": refusal,
     }

@@ -5,16 +5,13 @@ from __future__ import annotations
 from django.conf import settings
 from django.urls import URLPattern, path
 
-from . import assets, preferences, style, timers
+from . import assets, connect, groups, preferences, style, timers, transfer
 from .account import urls as account
 from .activity import actions, downloads, task_list, task_page
-from .connect import urls as connect
 from .console import urls as console
 from .endpoints import urls as endpoints
-from .groups import urls as groups
 from .sign_in import (
     certificate,
-    code,
     consent,
     institutions,
     myproxy,
@@ -25,7 +22,6 @@ from .sign_in import (
     recovery,
     sign_up,
 )
-from .transfer import views as transfer
 
 urlpatterns: list[URLPattern] = [
     path("signin", password.sign_in),
@@ -61,7 +57,7 @@ urlpatterns: list[URLPattern] = [
     path("transfer", transfer.transfer),
     *account.urlpatterns,
     path("v2/oauth2/authorize", consent.authorize),
-    path("v2/web/auth-code", code.auth_code),
+    path("v2/web/auth-code", consent.auth_code),
     path("static/webui/<str:name>", assets.serve),
     *connect.urlpatterns,
     *console.urlpatterns,

@@ -26,13 +26,10 @@ from django.db import close_old_connections
 from endpoints.addresses import provider_sites
 from endpoints.connect import presence
 from endpoints.files import leftovers
-from identity.audit import export as audit
+from identity import audit_export as audit
+from identity import mail_addresses, password_recovery, sessions, sign_up
 from identity.federation.saml import directory, sources
-from identity.mail_addresses import services as mail_addresses
-from identity.passwords import recovery
 from identity.provider import cleanup as provider_cleanup
-from identity.sessions import store as sessions
-from identity.sign_up import requests as sign_up
 from identity.vault import store as vault
 from transferapi.logs import context
 from transferapi.outages import watchdog
@@ -318,10 +315,10 @@ def delete_old() -> None:
     webhooks.forget_old()
     retention.forget_old()
     sessions.delete_expired()
-    recovery.delete_expired()
+    password_recovery.delete_expired()
     sign_up.delete_expired()
     mail_addresses.delete_expired()
-    audit.forget_old()
+    audit.delete_old()
     ended_accounts.cancel_left_over()
     endpoint_failures.forget_old()
 
@@ -363,7 +360,7 @@ def post() -> None:
 
 def _post() -> None:
     try:
-        on_a_connection(recovery.answer_requests)
+        on_a_connection(password_recovery.answer_requests)
         on_a_connection(mail_sender.send_due)
         on_a_connection(sign_up_mails.send_due)
     except Exception as error:

@@ -50,7 +50,7 @@ def tasks(count: int) -> list[Any]:
 def by_hand() -> Callable[[Any], object]:
     """A function with one dict, as a person would write it."""
     from transferapi.rest.openapi.document_types import Always
-    from transferapi.rest.transfer.tasks.documents import TASK
+    from transferapi.rest.transfer.task_documents import TASK
 
     names: dict[str, Any] = {}
     parts = ["'DATA_TYPE': 'task'"]
@@ -75,7 +75,7 @@ def by_serializer() -> Callable[[Any], object]:
     """A serializer of Django REST framework with a field for each of ours."""
     from rest_framework import serializers
 
-    from transferapi.rest.transfer.tasks.documents import TASK
+    from transferapi.rest.transfer.task_documents import TASK
 
     class Computed(serializers.Field):  # type: ignore[type-arg]
         def __init__(self, get: Callable[[Any], object]) -> None:
@@ -92,7 +92,7 @@ def by_serializer() -> Callable[[Any], object]:
 
 def by_struct(msgspec: Any) -> Callable[[Any], object]:
     """A struct of msgspec with a field for each of ours."""
-    from transferapi.rest.transfer.tasks.documents import TASK
+    from transferapi.rest.transfer.task_documents import TASK
 
     names = [(name, Any) for name, _ in TASK.sources]
     constants = [(name, Any, value) for name, value in TASK.constants.items() if name not in dict(names)]
@@ -103,7 +103,7 @@ def by_struct(msgspec: Any) -> Callable[[Any], object]:
 
 def out(count: int, msgspec: Any) -> Mapping[str, Way]:
     from transferapi.rest.http.json_documents import dumps
-    from transferapi.rest.transfer.tasks.documents import TASK
+    from transferapi.rest.transfer.task_documents import TASK
 
     rows, hand, serializer = tasks(count), by_hand(), by_serializer()
     ways: dict[str, Way] = {
@@ -134,7 +134,7 @@ def into(count: int, msgspec: Any) -> Mapping[str, Way]:
     from rest_framework import serializers
 
     from transferapi.rest.http.parsing import Document
-    from transferapi.rest.transfer.submission.documents import TRANSFER_ITEM
+    from transferapi.rest.transfer.submission_documents import TRANSFER_ITEM
     from transferapi.tasks.submission import TransferItem
 
     data = body(count)

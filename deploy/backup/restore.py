@@ -18,7 +18,7 @@ from django.db import DatabaseError, connection
 from django.db.migrations.loader import MigrationLoader
 
 from deploy.stack.errors import StackError
-from identity.audit import log as audit
+from identity import audit
 from identity.models import Credential
 from identity.vault import store as vault
 from transferapi.tasks.managers import holds, pauses

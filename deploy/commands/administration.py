@@ -63,7 +63,7 @@ def run_user_list(config: Config, arguments: argparse.Namespace) -> None:
 
 def run_user_deactivate(config: Config, arguments: argparse.Namespace) -> None:
     user = user_of(arguments.name)
-    from identity.administration import deactivation
+    from identity import deactivation
 
     deactivation.deactivate(None, user, arguments.reason)
     say(f"{user.username} is not let in any more; tasks are canceled, tokens, keys and sessions have ended.")
@@ -71,7 +71,7 @@ def run_user_deactivate(config: Config, arguments: argparse.Namespace) -> None:
 
 def run_user_activate(config: Config, arguments: argparse.Namespace) -> None:
     user = user_of(arguments.name)
-    from identity.administration import deactivation
+    from identity import deactivation
 
     deactivation.activate(None, user)
     say(f"{user.username} may sign in again.")
@@ -79,7 +79,7 @@ def run_user_activate(config: Config, arguments: argparse.Namespace) -> None:
 
 def run_user_delete(config: Config, arguments: argparse.Namespace) -> None:
     user = user_of(arguments.name)
-    from identity.administration import deactivation
+    from identity import deactivation
     from identity.error_categories import CategorizedError
 
     try:
@@ -91,7 +91,7 @@ def run_user_delete(config: Config, arguments: argparse.Namespace) -> None:
 
 def run_user_show(config: Config, arguments: argparse.Namespace) -> None:
     user = user_of(arguments.name)
-    from identity.administration import user_account
+    from identity import user_account
 
     seen = user_account.overview(None, user)
     words = ["active" if user.is_active else "deactivated", "staff" if user.is_staff else "", user.email]
@@ -127,8 +127,8 @@ def _used(time: datetime | None) -> str:
 
 def run_user_unlink(config: Config, arguments: argparse.Namespace) -> None:
     user = user_of(arguments.name)
-    from identity.administration import user_account
-    from identity.linked.errors import IdentityNotFoundError
+    from identity import user_account
+    from identity.proven_identities import IdentityNotFoundError
 
     try:
         user_account.unlink(None, user, arguments.id)
@@ -139,7 +139,7 @@ def run_user_unlink(config: Config, arguments: argparse.Namespace) -> None:
 
 def run_user_recover(config: Config, arguments: argparse.Namespace) -> None:
     user = user_of(arguments.name)
-    from identity.administration import user_account
+    from identity import user_account
 
     user_account.send_recovery(None, user)
     say(f"A mail to {user.email} is on its way; its link sets a new password, once.")
@@ -147,32 +147,32 @@ def run_user_recover(config: Config, arguments: argparse.Namespace) -> None:
 
 def run_user_sessions(config: Config, arguments: argparse.Namespace) -> None:
     user = user_of(arguments.name)
-    from identity.administration import deactivation
-    from identity.sessions import open_sessions
+    from identity import deactivation
+    from identity import sessions as open_sessions
 
     if arguments.end:
         say(f"{deactivation.end_sessions(None, user)} sessions of {user.username} have ended.")
         return
-    for one in open_sessions.of(user):
+    for one in open_sessions.open_sessions(user):
         begun = f"{one.begun_at:%Y-%m-%d %H:%M:%SZ}" if one.begun_at else "?"
         say("  ".join([one.id, f"since {begun}", one.way or "?", one.address or "?", one.browser]).rstrip())
 
 
 def run_invite(config: Config, arguments: argparse.Namespace) -> None:
     open_database()
-    from identity.sign_up import invitations
-    from identity.sign_up.errors import SignUpError
+    from identity import sign_up
+    from identity.sign_up import SignUpError
 
     try:
         if arguments.list:
-            for row in invitations.listed(None):
+            for row in sign_up.list_invitations(None):
                 by = row.made_by.username if row.made_by else "operator"
                 say(f"{row.pk}  until {row.expires_at:%Y-%m-%d %H:%MZ}  by {by}  {row.email}".rstrip())
         elif arguments.take_back:
-            invitations.take_back(None, arguments.take_back)
+            sign_up.take_back_invitation(None, arguments.take_back)
             say("The invitation has ended.")
         else:
-            say(invitations.invite(None, arguments.email, arguments.days)[1].value)
+            say(sign_up.invite(None, arguments.email, arguments.days)[1].value)
     except SignUpError as error:
         raise StackError(f"{error.message} (WAYBILL_SIGN_UP says who may make an account)") from None
 
@@ -180,11 +180,13 @@ def run_invite(config: Config, arguments: argparse.Namespace) -> None:
 def run_audit_export(config: Config, arguments: argparse.Namespace) -> int:
     user = user_of(arguments.user) if arguments.user else None
     open_database()
-    from identity.audit import export
+    from identity import audit_export
 
-    wanted = export.Selection(_time("--since", arguments.since), _time("--until", arguments.until), user and user.pk)
+    wanted = audit_export.Selection(
+        _time("--since", arguments.since), _time("--until", arguments.until), user and user.pk
+    )
     try:
-        for part in export.export(None, wanted, arguments.format):
+        for part in audit_export.export(None, wanted, arguments.format):
             sys.stdout.write(part)
         sys.stdout.flush()
     except BrokenPipeError:

@@ -13,8 +13,8 @@ from deploy.stack.embedded import use_embedded_stack
 from deploy.stack.errors import StackError
 from deploy.stack.home import new_rsa_key, write_private
 from deploy.stack.places import lock_of
-from identity.provider.signing_keys import key_file
-from identity.provider.signing_keys.key_file import SigningKey
+from identity.provider import signing_key_file
+from identity.provider.signing_key_file import SigningKey
 from transferapi.config import Config, load_or_exit
 
 from .base import Commands
@@ -39,7 +39,7 @@ def declare(commands: Commands) -> None:
 
 
 def run_status(config: Config, arguments: argparse.Namespace) -> None:
-    _say_all(key_file.parse(_path().read_text(encoding="utf-8")), datetime.now(UTC), sys.stdout)
+    _say_all(signing_key_file.parse(_path().read_text(encoding="utf-8")), datetime.now(UTC), sys.stdout)
 
 
 def run_rotate(config: Config, arguments: argparse.Namespace) -> None:
@@ -51,14 +51,14 @@ def run_rotate(config: Config, arguments: argparse.Namespace) -> None:
     # Of two commands at once the second sees the key of the first.
     with lock_of(path.parent, f"another `waybill oidc rotate` is under way in {path.parent}"):
         try:
-            keys = key_file.parse(path.read_text(encoding="utf-8"))
+            keys = signing_key_file.parse(path.read_text(encoding="utf-8"))
             if arguments.leaked:
                 keys = (SigningKey(new_rsa_key().strip(), now.replace(microsecond=0)),)
             else:
-                keys = key_file.rotated(keys, new_rsa_key().strip(), now, DELAY, _lifetime())
+                keys = signing_key_file.rotated(keys, new_rsa_key().strip(), now, DELAY, _lifetime())
         except ValueError as error:
             raise StackError(f"{path}: {error}") from None
-        _write(arguments.to or path, key_file.text_of(keys))
+        _write(arguments.to or path, signing_key_file.text_of(keys))
     _say_all(keys, now, sys.stderr if arguments.to == "-" else sys.stdout)
 
 
@@ -75,9 +75,9 @@ def _write(target: Path | str, text: str) -> None:
 
 
 def _say_all(keys: tuple[SigningKey, ...], now: datetime, out: TextIO) -> None:
-    signer = key_file.signer(keys, now)
+    signer = signing_key_file.signer(keys, now)
     for key in keys:
-        end = key_file.withdrawn_at(keys, key, _lifetime())
+        end = signing_key_file.withdrawn_at(keys, key, _lifetime())
         use = (
             "signs" if key is signer else f"signs from {key.begin:%Y-%m-%d %H:%M:%SZ}" if key.begin > now else "checks"
         )

@@ -18,7 +18,7 @@ from deploy.stack.free_ports import HOST
 from deploy.stack.home import Home, write_private
 from deploy.stack.programs import Instance, make_instance
 from deploy.stack.supervisor import ProgramState, RunningProgram, Supervisor
-from identity.sessions import one_time_link
+from identity import one_time_link
 from transferapi.config import CHECKOUT, Config
 
 from .base import say

@@ -70,8 +70,7 @@ def _declare_keys(commands: Commands) -> None:
 
 def run_user_add(config: Config, arguments: argparse.Namespace) -> None:
     open_database()
-    from identity import users
-    from identity.administration import deactivation
+    from identity import deactivation, users
 
     try:
         user = users.add(arguments.name, _said(arguments))
@@ -84,8 +83,7 @@ def run_user_add(config: Config, arguments: argparse.Namespace) -> None:
 
 def run_user_set(config: Config, arguments: argparse.Namespace) -> None:
     user = user_of(arguments.name)
-    from identity import users
-    from identity.administration import deactivation
+    from identity import deactivation, users
 
     said = _said(arguments)
     if said == users.UserDetails() and arguments.active is None:
@@ -174,7 +172,7 @@ def run_certificate(config: Config, arguments: argparse.Namespace) -> None:
 def run_no_codes(config: Config, arguments: argparse.Namespace) -> None:
     """The user signs in by password alone, and may enrol again."""
     user = user_of(arguments.name)
-    from identity.administration import user_account
+    from identity import user_account
 
     were_on = user_account.turn_codes_off(None, user)
     say(f"{user.username} signs in without one-time codes{'.' if were_on else ', as before.'}")
@@ -183,16 +181,15 @@ def run_no_codes(config: Config, arguments: argparse.Namespace) -> None:
 def run_no_passkeys(config: Config, arguments: argparse.Namespace) -> None:
     """The user signs in by password, and by one-time codes where they are on."""
     user = user_of(arguments.name)
-    from identity.administration import user_account
+    from identity import user_account
 
     say(f"{user.username} has no passkeys now; {user_account.remove_passkeys(None, user)} removed.")
 
 
 def run_key_add(config: Config, arguments: argparse.Namespace) -> None:
     user = user_of(arguments.name)
-    from identity.ssh_keys import services as ssh_keys
-    from identity.ssh_keys.errors import KeyInvalidError
-    from identity.ssh_keys.restrictions import checked
+    from identity import ssh_keys
+    from identity.ssh_public_keys import KeyInvalidError, checked
 
     text = _key_text(arguments.file)
     try:
@@ -205,7 +202,7 @@ def run_key_add(config: Config, arguments: argparse.Namespace) -> None:
 
 def run_key_list(config: Config, arguments: argparse.Namespace) -> None:
     user = user_of(arguments.name)
-    from identity.ssh_keys import services as ssh_keys
+    from identity import ssh_keys
 
     for key in ssh_keys.list_of(user):
         limits = key.restrictions
@@ -220,8 +217,8 @@ def run_key_list(config: Config, arguments: argparse.Namespace) -> None:
 
 def run_key_remove(config: Config, arguments: argparse.Namespace) -> None:
     user = user_of(arguments.name)
-    from identity.ssh_keys import services as ssh_keys
-    from identity.ssh_keys.errors import KeyNotFoundError
+    from identity import ssh_keys
+    from identity.ssh_public_keys import KeyNotFoundError
 
     try:
         key = ssh_keys.remove(user, arguments.fingerprint)
@@ -232,7 +229,7 @@ def run_key_remove(config: Config, arguments: argparse.Namespace) -> None:
 
 def _key_text(name: str) -> str:
     """The text of a file, or of the standard input for "-". A larger one is cut, and refused as too large."""
-    from identity.ssh_keys.public_keys import MAX_OCTETS
+    from identity.ssh_public_keys import MAX_OCTETS
 
     if name == "-":
         return sys.stdin.read(MAX_OCTETS + 1)

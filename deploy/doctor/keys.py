@@ -15,7 +15,7 @@ from django.db import DatabaseError, InterfaceError
 from endpoints.connect import authority
 from identity.gsi.errors import HostMismatchError
 from identity.gsi.host_check import check_host
-from identity.provider.signing_keys import key_file
+from identity.provider import signing_key_file
 from identity.vault import store
 from identity.vault.watched_file import is_given
 from transferapi.config import Config
@@ -66,8 +66,8 @@ def _oidc(config: Config) -> Iterator[Finding]:
     if config.oidc_key is None:
         return
     now = datetime.now(UTC)
-    keys = key_file.parse(config.oidc_key.value)
-    signer = key_file.signer(keys, now)
+    keys = signing_key_file.parse(config.oidc_key.value)
+    signer = signing_key_file.signer(keys, now)
     if signer.signs_from is None:
         yield from _age(config.oidc_key_file, "identity token", OIDC_DAYS, "the-key-of-openid-connect")
     elif now - signer.signs_from > timedelta(days=OIDC_DAYS):

@@ -96,15 +96,14 @@ def _ssh_key(home: Home) -> None:
     """Keep the key of the ssh shell if the user still has it, or create one."""
     from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_ssh_private_key
 
+    from identity import ssh_keys, ssh_public_keys
     from identity.models import User
-    from identity.ssh_keys import public_keys
-    from identity.ssh_keys import services as ssh_keys
     from transferapi.shell.server.host_key import new_private_key
 
     private = home.ssh_key.read_bytes() if home.ssh_key.exists() else new_private_key()
     key = load_ssh_private_key(private, None).public_key()
     line = key.public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
-    if ssh_keys.find(USER, public_keys.parse(line).blob) is None:
+    if ssh_keys.find(USER, ssh_public_keys.parse(line).blob) is None:
         ssh_keys.add(User.objects.get(username=USER), line, LABEL)
     write_private(home.ssh_key, private.decode())
 

@@ -13,12 +13,9 @@ from collections.abc import Collection
 from endpoints.errors import StepUpRequiredError
 from endpoints.models import Endpoint
 from endpoints.permissions import DATA, Permission
-from identity import user_names
-from identity.linked import services as linked
+from identity import linked_identities as linked
+from identity import one_time_codes, passkeys, sign_in_proof, user_names
 from identity.models import User
-from identity.one_time_codes import services as one_time_codes
-from identity.passkeys import services as passkeys
-from identity.sessions import proof
 
 
 def check(user: User, verb: Permission, endpoint: Endpoint) -> None:
@@ -33,9 +30,9 @@ def check(user: User, verb: Permission, endpoint: Endpoint) -> None:
 
 
 def _check(user: User, place: Endpoint, endpoint: Endpoint) -> None:
-    found = proof.present()
+    found = sign_in_proof.present()
     domains, minutes = place.authentication_domains or [], place.authentication_timeout_mins
-    if isinstance(found, proof.Background):
+    if isinstance(found, sign_in_proof.Background):
         is_met = _could_meet(user, domains, second_factor=place.mfa_required)
     else:
         is_met = (
@@ -55,6 +52,6 @@ def _could_meet(user: User, domains: Collection[str], *, second_factor: bool) ->
     return has_domain and (not second_factor or one_time_codes.enabled(user) or passkeys.usable(user))
 
 
-def _is_of(user: User, found: proof.SignInProof, domains: Collection[str]) -> bool:
+def _is_of(user: User, found: sign_in_proof.SignInProof, domains: Collection[str]) -> bool:
     """Also whether the user still has the identity: a session or token may be older than its removal."""
     return found.domain in domains and linked.is_held(user, found.identity)

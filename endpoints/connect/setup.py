@@ -17,7 +17,7 @@ from endpoints import registry
 from endpoints.models import Agent, Endpoint
 from endpoints.permissions import Permission
 from identity.clock import moment
-from identity.conflicts import unless_taken
+from identity.database_rows import unless_taken
 from identity.gsi.printable import FORBIDDEN
 from identity.hidden import Secret
 from identity.models import User

@@ -17,8 +17,8 @@ from endpoints.gridftp.faults import FaultError
 from endpoints.models import UploadRecord
 from endpoints.pause_rules import PausableOperation
 from endpoints.permissions import Permission
+from identity import sign_in_proof
 from identity.error_categories import CategorizedError
-from identity.sessions import proof
 
 from . import upload_records, uploads
 from .sessions import FileSession
@@ -58,7 +58,7 @@ def _remove(record: UploadRecord) -> bool:
 def _removed(record: UploadRecord) -> bool:
     user, folder = record.owner, bytes(record.folder).decode("utf-8", "surrogateescape")
     # The demands of the endpoint were met when the upload began.
-    with proof.proven_by(proof.Background):
+    with sign_in_proof.proven_by(sign_in_proof.Background):
         granted = operations.access_for(user, str(record.endpoint_id), PausableOperation.UPLOAD)
         if not user.is_active:
             raise NotPermittedError(Permission.TRANSFER_TO, record.endpoint)

@@ -21,9 +21,8 @@ from endpoints.models import AccessRule, Endpoint
 from endpoints.paths import BadPathError
 from endpoints.permissions import Permission
 from endpoints.signals import access_given
-from identity.audit.log import What
-from identity.conflicts import unless_taken
-from identity.database_rows import row_by_id
+from identity.audit import What
+from identity.database_rows import row_by_id, unless_taken
 from identity.gsi.printable import FORBIDDEN, FORBIDDEN_IN_LINES
 from identity.models import Membership, User
 

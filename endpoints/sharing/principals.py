@@ -5,9 +5,8 @@ from __future__ import annotations
 import uuid
 
 from endpoints.errors import EndpointInvalidError
-from identity.audit import log as audit
-from identity.linked.models import LinkedIdentity
-from identity.models import Group, User
+from identity import audit
+from identity.models import Group, LinkedIdentity, User
 
 IDENTITY, GROUP = "identity", "group"
 EVERYBODY = frozenset({"all_authenticated_users", "anonymous"})

@@ -20,8 +20,8 @@ from endpoints.errors import (
 )
 from endpoints.models import Endpoint, Role
 from endpoints.permissions import Permission, RoleName, may
-from identity.audit.log import What
-from identity.conflicts import unless_taken
+from identity.audit import What
+from identity.database_rows import unless_taken
 from identity.models import User
 
 from . import principals

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from identity.linked.proven import Proven
+from identity.proven_identities import Proven
 
 from .errors import FreshnessUnknownError, NotFreshError
 

@@ -20,14 +20,14 @@ from datetime import timedelta
 from identity.gsi.trust import TrustFolder
 from identity.hidden import Secret
 from identity.issuers import myproxy
-from identity.issuers.myproxy_errors import (
+from identity.issuers.myproxy import (
     LogonRefusedError,
     MyProxyError,
     MyProxyInputError,
     MyProxyTimeoutError,
     MyProxyUnreachableError,
 )
-from identity.linked.proven import Proven
+from identity.proven_identities import Proven
 
 from .errors import (
     PassphraseRefusedError,

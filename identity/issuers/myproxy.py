@@ -4,7 +4,21 @@ The dialogue, as myproxy-server 6.2 has it: TLS; the octet `0`; a request, an an
 the number of certificates (one octet), the certificates (DER), an answer. Everything that is read has a bound in
 octets, and the whole a bound in time.
 
-Errors: see `myproxy_errors`.
+Errors. `reason` is a sentence for users that holds no part of the passphrase.
+
+MyProxyError
+|- MyProxyInputError            the user name, passphrase or host name cannot be sent
+|- MyProxyUnreachableError      no address of the server accepts a connection
+|- MyProxyTimeoutError(step)    the server did not complete this step in time
+|- UntrustedServerError         the server's certificate is not accepted (`refused`: the error of identity.gsi.trust)
+|  |- WrongServerError          the certificate is that of another server
+|- ServerFailedError            the server gave up before TLS began, for example because its own certificate has expired
+|- LogonRefusedError            the server refuses the logon
+|  |- BadPassphraseError
+|  |- UnknownUserError
+|- MyProxyProtocolError         the octets of the server are not MyProxy: malformed, truncated, or without end
+|- BadCredentialError           the credential cannot be used (`refused`: why, if it is not trusted)
+   |- ForeignKeyError           the certificate is for another key than ours
 """
 
 from __future__ import annotations
@@ -26,6 +40,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding
 
+from identity.error_categories import Category, GivenReasonError
 from identity.gsi import proxies
 from identity.gsi.errors import CredentialError, HostMismatchError, KeyMismatchError, UntrustedError
 from identity.gsi.printable import quoted
@@ -33,21 +48,75 @@ from identity.gsi.trust import TrustFolder, explain, peer_chain
 from identity.gsi.x509 import MAX_CERTIFICATES, X509Credential, read_certificate
 from identity.hidden import Hidden, Secret
 
-from .myproxy_errors import (
-    BadCredentialError,
-    BadPassphraseError,
-    ForeignKeyError,
-    LogonRefusedError,
-    MyProxyError,
-    MyProxyInputError,
-    MyProxyProtocolError,
-    MyProxyTimeoutError,
-    MyProxyUnreachableError,
-    ServerFailedError,
-    UnknownUserError,
-    UntrustedServerError,
-    WrongServerError,
-)
+
+class MyProxyError(GivenReasonError):
+    """The root of this tree."""
+
+    category = Category.EXTERNAL
+
+
+class MyProxyInputError(MyProxyError):
+    category = Category.INVALID
+
+
+class MyProxyUnreachableError(MyProxyError):
+    pass
+
+
+class MyProxyTimeoutError(MyProxyError):
+    """`step`: the step of the dialogue, as a verb phrase."""
+
+    def __init__(self, step: str, seconds: float) -> None:
+        super().__init__(f"The MyProxy server did not {step} within {seconds:g} s; try again later.")
+        self.step = step
+
+
+class UntrustedServerError(MyProxyError):
+    def __init__(self, refused: UntrustedError) -> None:
+        super().__init__(f"The MyProxy server is not trusted, and nothing was sent to it. {refused.reason}")
+        self.refused = refused
+
+
+class WrongServerError(UntrustedServerError):
+    pass
+
+
+class ServerFailedError(MyProxyError):
+    """`said`: its text, sent without TLS, so that anybody on the network path may have written it."""
+
+    def __init__(self, said: str) -> None:
+        super().__init__(
+            f'The MyProxy server gives up before TLS begins, and nothing was sent to it. It says: "{said}". So does a '
+            "server whose own certificate has expired or cannot be read: its administrator must look there."
+        )
+        self.said = said
+
+
+class LogonRefusedError(MyProxyError):
+    category = Category.INVALID
+
+
+class BadPassphraseError(LogonRefusedError):
+    pass
+
+
+class UnknownUserError(LogonRefusedError):
+    pass
+
+
+class MyProxyProtocolError(MyProxyError):
+    pass
+
+
+class BadCredentialError(MyProxyError):
+    def __init__(self, reason: str, refused: UntrustedError | None = None) -> None:
+        super().__init__(reason)
+        self.refused = refused
+
+
+class ForeignKeyError(BadCredentialError):
+    pass
+
 
 T = TypeVar("T")
 

@@ -2,7 +2,8 @@
 
 The protocol is that of OA4MP (MyProxy's OAuth server): RFC 6749 with RFC 7636 (S256), and a resource `getcert`, which
 signs a PKCS #10 request (`certreq`, base64 of its DER) of a client that sends the token. This service generates the
-private key. `oauth_discovery` finds the resources, which are all on the registered host and port.
+private key. `discover` finds the resources, by the metadata of the server or at the
+paths that OA4MP has by default; they are all on the registered host and port.
 
     begun = begin(server, addresses, client, redirect_uri=..., trust=...)
     # The user's browser goes to begun.url; the vault keeps begun.secret and begun.state (vault.keep_pending).
@@ -33,22 +34,157 @@ from identity.gsi.errors import CredentialError, UntrustedError
 from identity.gsi.proxies import make_request, new_key
 from identity.gsi.trust import TrustFolder
 from identity.gsi.x509 import X509Credential, read_certificates
-from identity.http.https_client import REQUEST_SECONDS, Site
-from identity.http.web_address import Url
+from identity.http.https_client import (
+    REQUEST_SECONDS,
+    ConnectionFailedError,
+    HttpClientError,
+    HttpResponse,
+    InsecureConnectionError,
+    InvalidResponseError,
+    NoTlsError,
+    ResponseTimeoutError,
+    Site,
+)
+from identity.http.tls_context import client_context
+from identity.http.web_address import Url, WebAddressError, parse_url
 
 from .oauth_clients import OAuthClient
 from .oauth_clients import parse_server as parse_server
-from .oauth_discovery import discover
 from .oauth_errors import (
     BadAnswerError,
     CertificateNotUsableError,
     IssuerMismatchError,
     OAuthError,
     OAuthRefusedError,
+    ServerAddressError,
     ServerAnswerError,
+    ServerNotTrustedError,
+    ServerTooSlowError,
+    ServerUnreachableError,
     StateMismatchError,
 )
-from .oauth_requests import ask, json_object, refusal_of, site_of
+
+
+def site_of(url: Url, addresses: Sequence[str], trust: TrustFolder, timeout: float) -> Site:
+    """Trusts the authorities of the system and those that are trusted for endpoints."""
+    return Site(url, addresses, client_context(trust.path), timeout, kind="OAuth server")
+
+
+@sensitive_variables("headers", "body")
+def ask(
+    site: Site, method: str, target: str, headers: Mapping[str, str] | None = None, body: bytes = b""
+) -> HttpResponse:
+    """`site.ask`, with its errors as those of the OAuth server. Raises OAuthError."""
+    try:
+        return site.ask(method, target, headers, body)
+    except NoTlsError:
+        raise ServerNotTrustedError(_NO_TLS) from None
+    except InvalidResponseError as error:
+        raise ServerAnswerError(error.reason, error.status) from None
+    except HttpClientError as error:
+        kind = _ERRORS.get(type(error), ServerAddressError)
+        raise kind(error.reason) from None
+
+
+_NO_TLS = "An OAuth server without TLS (http://) is not asked: secrets would be read."
+_ERRORS: dict[type[HttpClientError], type[OAuthError]] = {
+    ConnectionFailedError: ServerUnreachableError,
+    ResponseTimeoutError: ServerTooSlowError,
+    InsecureConnectionError: ServerNotTrustedError,
+}
+
+
+def refusal_of(answer: HttpResponse) -> OAuthError:
+    """The error for an answer whose status is not 200: of its error document (RFC 6749, 5.2), or of the status."""
+    try:
+        return OAuthRefusedError(json_object(answer).get("error"))
+    except ServerAnswerError:
+        return ServerAnswerError(f"The OAuth server answers with status {answer.status}.")
+
+
+@sensitive_variables("document")
+def json_object(answer: HttpResponse) -> dict[str, Any]:
+    """The answer as a JSON object. Raises ServerAnswerError."""
+    try:
+        document = json.loads(answer.body)
+    except (ValueError, RecursionError):
+        raise ServerAnswerError("The OAuth server does not answer in JSON.") from None
+    if not isinstance(document, dict):
+        raise ServerAnswerError("The OAuth server does not answer with an object.")
+    return document
+
+
+#: The scope of OA4MP for certificates; it requires `openid` besides.
+GETCERT_SCOPE = "edu.uiuc.ncsa.myproxy.getcert"
+SCOPES = ("openid", GETCERT_SCOPE)
+
+
+@dataclass(frozen=True, slots=True)
+class OAuthParts:
+    """The paths of the resources of a server, and its properties. issuer: "" where the server has no metadata."""
+
+    authorize: str
+    token: str
+    getcert: str
+    issuer: str = ""
+    names_issuer: bool = False
+    scopes: tuple[str, ...] = SCOPES
+    #: Whether clients authenticate by HTTP Basic (RFC 6749, 2.3.1).
+    basic: bool = False
+
+
+def discover(site: Site) -> OAuthParts:
+    """Try RFC 8414, then OpenID Connect Discovery, then the default paths of OA4MP. Raises OAuthError."""
+    path = site.url.path
+    for target in (f"/.well-known/oauth-authorization-server{path}", f"{path}/.well-known/openid-configuration"):
+        answer = ask(site, "GET", target)
+        if answer.status == 200:
+            return _read_metadata(site.url, json_object(answer))
+    return OAuthParts(f"{path}/authorize", f"{path}/token", f"{path}/getcert")
+
+
+def _read_metadata(url: Url, document: Mapping[str, Any]) -> OAuthParts:
+    issuer = document.get("issuer")
+    if not isinstance(issuer, str) or issuer.rstrip("/") != str(url):
+        raise ServerAnswerError("The OAuth server describes another server than the registered one (RFC 8414, 3.3).")
+    methods = document.get("code_challenge_methods_supported")
+    if isinstance(methods, list) and "S256" not in methods:
+        raise ServerAnswerError("The OAuth server does not know PKCE with S256 (RFC 7636).")
+    authorize = _part(url, document, "authorization_endpoint", f"{url.path}/authorize")
+    token = _part(url, document, "token_endpoint", f"{url.path}/token")
+    getcert = _part(url, document, "getcert_endpoint", token.rstrip("/").rpartition("/")[0] + "/getcert")
+    ways = document.get("token_endpoint_auth_methods_supported")
+    return OAuthParts(
+        authorize,
+        token,
+        getcert,
+        issuer,
+        document.get("authorization_response_iss_parameter_supported") is True,
+        _scopes(document.get("scopes_supported")),
+        isinstance(ways, list) and "client_secret_basic" in ways and "client_secret_post" not in ways,
+    )
+
+
+def _part(url: Url, document: Mapping[str, Any], name: str, default: str) -> str:
+    """The path of a resource, which must be on the registered host and port."""
+    value = document.get(name)
+    if value is None:
+        return default
+    try:
+        found = parse_url(value, keep_slash=True) if isinstance(value, str) else None
+    except WebAddressError:
+        found = None
+    if found is None or found.origin != url.origin:
+        raise ServerAnswerError(f"The OAuth server names another server for its {name.replace('_', ' ')}.")
+    return found.path or "/"
+
+
+def _scopes(supported: object) -> tuple[str, ...]:
+    """The scopes to ask for, without `openid` where the server does not list it."""
+    if isinstance(supported, list) and "openid" not in supported:
+        return (GETCERT_SCOPE,)
+    return SCOPES
+
 
 #: The time in which an activation can be finished. The codes of servers are valid for 1 to 15 minutes.
 PENDING_LIFETIME = timedelta(minutes=20)

@@ -10,16 +10,15 @@ from urllib.parse import urlsplit
 from django.db import transaction
 from oauth2_provider.models import Application
 
-from identity.audit import log as audit
+from identity import audit
 from identity.database_rows import row_by_id
 from identity.hidden import Secret, digest_of
 from identity.models import ClientOptions, ClientSecret, User
 from identity.networks import is_loopback
 from identity.signals import account_changed
 
-from . import clients
+from . import clients, token_values
 from .errors import ClientInvalidError, ClientNotFoundError, TooManyClientsError
-from .tokens import values as token_values
 
 MAX_APPLICATIONS = 100
 MAX_SECRETS = 10

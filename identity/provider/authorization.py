@@ -16,10 +16,10 @@ from oauth2_provider.models import Application
 from oauthlib.common import add_params_to_uri
 from oauthlib.oauth2.rfc6749 import errors
 
+from identity import linked_identities as linked
 from identity import user_names
-from identity.linked import services as linked
 from identity.models import User
-from identity.sessions.proof import SignInProof
+from identity.sign_in_proof import SignInProof
 
 from . import clients, openid, scopes
 from .errors import RequestNotTrustedError, RequestRefusedError, ScopeSyntaxError

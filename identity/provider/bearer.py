@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from identity import tokens
 from identity.models import User
-from identity.sessions.proof import SignInProof
+from identity.sign_in_proof import SignInProof
 
 from . import issue, scopes
 

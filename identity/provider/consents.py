@@ -10,7 +10,7 @@ from datetime import datetime
 from django.db.models import Exists, OuterRef
 from oauth2_provider.models import AccessToken, Application, Grant, RefreshToken
 
-from identity.audit import log as audit
+from identity import audit
 from identity.models import SignIn, User
 from identity.signals import identity_removed, identity_renamed
 

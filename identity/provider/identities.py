@@ -1,16 +1,24 @@
-"""Identities for those who share data with them: every user of this service is one, and so is each linked one."""
+"""Identities, for those who share data with them, and the identity providers that clients may look up.
+
+Every user of this service is an identity, and so is each linked one. The providers are this service, and those by which
+its users sign in. The id of a provider is made from who vouches (`LinkedIdentity.provider`), so it cannot be turned
+back: it is compared with the ids of what is configured, of the institutions of the metadata, and of the identities of
+the user who asks, whose providers may be configured no more.
+"""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from identity import user_names
-from identity.linked import services as linked_identities
-from identity.linked import shown as shown_identity
-from identity.linked.models import LinkedIdentity
-from identity.models import User
+from django.conf import settings
+from django.db.models import Q
+
+from identity import linked_identities, user_names
+from identity import shown_names as shown_identity
+from identity.models import Institution, LinkedIdentity, User
 
 from . import openid
 
@@ -120,3 +128,66 @@ def id_of_provider(provider: str) -> str:
 def provider_id() -> str:
     """The id of this service as an identity provider: the same for the same address."""
     return str(uuid.uuid5(uuid.NAMESPACE_URL, openid.issuer()))
+
+
+#: Institutions in one answer.
+MAX_PROVIDERS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class IdentityProvider:
+    """short_name: of the line of the operator; "": none. domains: of the names that it gives."""
+
+    id: str
+    name: str
+    short_name: str
+    domains: list[str]
+
+
+def own_provider() -> IdentityProvider:
+    domain = user_names.domain()
+    return IdentityProvider(provider_id(), f"Waybill at {domain}", "waybill", [domain])
+
+
+def find_providers(viewer: User, ids: Collection[str] = (), domains: Collection[str] = ()) -> list[IdentityProvider]:
+    """Find providers by ids and by domains. Without both: this service, and the configured ones."""
+    found = {one.id: one for one in (own_provider(), *_configured())}
+    if missing := set(ids) - found.keys():
+        found |= {one.id: one for one in (*_of_user(viewer, missing), *_institutions_with_ids(missing))}
+    elif domains:
+        found |= {one.id: one for one in _institutions_of(domains) if one.id not in found}
+    return [
+        one for one in found.values() if (not ids or one.id in ids) and (not domains or set(one.domains) & set(domains))
+    ]
+
+
+def _configured() -> Iterator[IdentityProvider]:
+    servers: list[Any] = [*settings.PROVIDERS.values(), *settings.MYPROXY_SIGN_IN.values()]
+    for server in servers:
+        domains = [server.domain] if server.domain else []
+        yield IdentityProvider(id_of_provider(server.id), server.label, server.name, domains)
+
+
+def _of_user(viewer: User, ids: Collection[str]) -> Iterator[IdentityProvider]:
+    for one in of(viewer):
+        if one.provider_id in ids:
+            yield IdentityProvider(one.provider_id, one.provider_name, "", [one.username.rpartition("@")[2].lower()])
+
+
+def _institutions_with_ids(ids: Collection[str]) -> Iterator[IdentityProvider]:
+    """A federation has some thousands: their entity ids are compared, and the rows of the right ones are read."""
+    entities = Institution.objects.values_list("entity_id", flat=True).iterator()
+    right = [entity for entity in entities if id_of_provider(f"saml:{entity}") in ids]
+    yield from map(_institution, Institution.objects.filter(entity_id__in=right).order_by("name")[:MAX_PROVIDERS])
+
+
+def _institutions_of(domains: Collection[str]) -> Iterator[IdentityProvider]:
+    wanted = Q()
+    for domain in domains:
+        wanted |= Q(scopes__contains=[domain])
+    yield from map(_institution, Institution.objects.filter(wanted).order_by("name")[:MAX_PROVIDERS])
+
+
+def _institution(row: Institution) -> IdentityProvider:
+    domains = [scope for scope in row.scopes if isinstance(scope, str)]
+    return IdentityProvider(id_of_provider(f"saml:{row.entity_id}"), row.name, "", domains)

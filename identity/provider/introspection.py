@@ -8,7 +8,7 @@ from typing import Any
 
 from oauth2_provider.models import AccessToken, Application, RefreshToken
 
-from identity.linked import shown
+from identity import shown_names
 from identity.models import SignIn, User
 
 from . import identities, issue, openid, scopes
@@ -49,7 +49,7 @@ def _facts(row: AccessToken | RefreshToken, user: User, scope: str) -> dict[str,
         "scope": scope,
         "client_id": row.application.client_id,
         "sub": str(user.pk),
-        "username": shown.name_of(user),
+        "username": shown_names.name_of(user),
         "name": openid.name_of(user),
         "email": user.email or None,
         "exp": _seconds(expires),

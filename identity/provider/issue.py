@@ -1,4 +1,8 @@
-"""Tokens of the OAuth2 server: issue, find and revoke. Only their digests are stored."""
+"""Tokens of the OAuth2 server: issue, find and revoke. Only their digests are stored.
+
+A user has a bounded number of codes, tokens and consents: the newest stay, and a new one ends the oldest. A program
+that loses a token so gets another one as it does after its expiry.
+"""
 
 from __future__ import annotations
 
@@ -9,18 +13,47 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django.db import transaction
-from oauth2_provider.models import AccessToken, Application, RefreshToken, set_token_value
+from oauth2_provider.models import AccessToken, Application, Grant, RefreshToken, set_token_value
 from oauth2_provider.settings import oauth2_settings
 
-from identity import user_names
-from identity.audit import log as audit
-from identity.database_rows import single_row
+from identity import audit, user_names
+from identity.database_rows import delete_first, single_row
 from identity.models import SignIn, SignInToken, User
-from identity.sessions.proof import SignInProof
+from identity.sign_in_proof import SignInProof
 
-from . import clients, scopes
-from .tokens import limits as token_limits
-from .tokens import values as token_values
+from . import clients, scopes, token_values
+
+#: Access tokens of a user at one application, besides those from which refresh tokens take their scopes.
+MOST_ACCESS_TOKENS = 1000
+#: Consents of a user, to all applications; each has at most one refresh token for each resource server.
+MOST_SIGN_INS = 1000
+#: Codes of a user that no application has exchanged yet.
+MOST_CODES = 100
+#: Refresh tokens of one consent that were replaced: their second use is detected.
+MOST_REPLACED = 100
+#: The most rows that one call deletes. Usually there is one: each new row is followed by a call.
+_AT_ONCE = 100
+
+
+def bound_access_tokens(application: Application, user: User) -> None:
+    of_user = AccessToken.objects.filter(application=application, user=user, refresh_token__isnull=True)
+    delete_first(of_user.order_by("-pk")[MOST_ACCESS_TOKENS:], _AT_ONCE)
+
+
+def bound_replaced(family: uuid.UUID | None) -> None:
+    replaced = RefreshToken.objects.filter(token_family=family, revoked__isnull=False)
+    delete_first(replaced.order_by("-pk")[MOST_REPLACED:], _AT_ONCE)
+
+
+def bound_codes(user: User) -> None:
+    delete_first(Grant.objects.filter(user=user).order_by("-pk")[MOST_CODES:], _AT_ONCE)
+
+
+def sign_ins_beyond(user: User) -> list[SignIn]:
+    """The oldest consents, which are to be ended."""
+    newest_first = SignIn.objects.filter(user=user).order_by("-created_at", "pk")
+    return list(newest_first[MOST_SIGN_INS : MOST_SIGN_INS + _AT_ONCE])
+
 
 #: Characters: a longer string is not a token and is not hashed.
 MAX_LENGTH = 256
@@ -81,7 +114,7 @@ def _access_row(application: Application, user: User, scope: str, token: str, si
     row.save()
     if sign_in is not None:
         SignInToken.objects.create(access_token=row, sign_in_id=sign_in)
-    token_limits.bound_access_tokens(application, user)
+    bound_access_tokens(application, user)
     return row
 
 
@@ -111,7 +144,7 @@ def renew(renewal: RefreshToken, wanted: Sequence[str], token: str, rotated: str
     else:
         RefreshToken.objects.filter(pk=kept.pk).update(access_token=None, revoked=now, updated=now)
         _refresh_row(kept.application, kept.user, rotated, anchor, kept.token_family)
-        token_limits.bound_replaced(kept.token_family)
+        bound_replaced(kept.token_family)
     return IssuedTokens(scope, token, rotated, _lifetime())
 
 

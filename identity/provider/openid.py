@@ -13,14 +13,13 @@ from django.conf import settings
 from jwcrypto import jwk, jwt
 from oauth2_provider.models import Application
 
+from identity import shown_names
 from identity.federation.openid.id_tokens import half_hash
-from identity.linked import shown
 from identity.models import User
 
-from . import clients, scopes
+from . import clients, scopes, signing_keys
 from .applications import ID_TOKEN_ALGORITHMS
-from .signing_keys import current
-from .signing_keys.current import is_configured as is_configured
+from .signing_keys import is_configured as is_configured
 
 #: Both with the same keys. Globus signs by the second, and some programs written for it accept no other.
 ALGORITHMS = ID_TOKEN_ALGORITHMS
@@ -43,7 +42,7 @@ def claims(user: User, names: Collection[str]) -> dict[str, Any]:
     """The claims that these scopes give about a user (OpenID Connect Core section 5.4)."""
     found: dict[str, Any] = {"sub": str(user.pk)}
     if scopes.PROFILE in names:
-        found |= {"name": name_of(user), "preferred_username": shown.name_of(user)}
+        found |= {"name": name_of(user), "preferred_username": shown_names.name_of(user)}
     if scopes.EMAIL in names:
         # Without an address there is no claim: clients take null for one (OpenID Connect Core section 5.3.2).
         found |= {"email": user.email} if user.email else {}
@@ -62,7 +61,7 @@ def signed(
     authenticated_at: Unix time; 0.0: the provider by which the user came does not say, so neither do we.
     """
     now = int(time.time())
-    lifetime = int(current.lifetime().total_seconds())
+    lifetime = int(signing_keys.lifetime().total_seconds())
     all_claims = {
         **claims(user, names),
         **start,
@@ -72,7 +71,7 @@ def signed(
         "at_hash": half_hash(by, access_token),
         "jti": str(uuid.uuid4()),
     }
-    key = current.signer()
+    key = signing_keys.signer()
     header = json.dumps({"typ": "JWT", "alg": by, "kid": _key_id(key, by)})
     token = jwt.JWT(header=header, claims=json.dumps(all_claims))
     token.make_signed_token(key)
@@ -89,7 +88,7 @@ def public_keys() -> dict[str, Any]:
     return {
         "keys": [
             {**json.loads(key.export_public()), "alg": by, "use": "sig", "kid": _key_id(key, by)}
-            for key in current.published()
+            for key in signing_keys.published()
             for by in ALGORITHMS
         ]
     }

@@ -18,15 +18,13 @@ from oauth2_provider.oauth2_validators import OAuth2Validator
 from oauth2_provider.settings import oauth2_settings
 from oauthlib.oauth2.rfc6749 import errors
 
-from identity.audit import log as audit
-from identity.audit.log import What
+from identity import audit
+from identity.audit import What
 from identity.hidden import digest_of
 from identity.models import SignIn
-from identity.sessions.proof import SignInProof
+from identity.sign_in_proof import SignInProof
 
-from . import clients, issue, openid, scopes
-from .tokens import limits as token_limits
-from .tokens import values as token_values
+from . import clients, issue, openid, scopes, token_values
 
 #: The header in which the consent page passes the address at which the user reached this service.
 HERE = "X-Waybill-Here"
@@ -122,7 +120,7 @@ class Validator(OAuth2Validator):  # type: ignore[misc]  # the toolkit is not ty
                 }
             ),
         )
-        token_limits.bound_codes(request.user)
+        issue.bound_codes(request.user)
         audit.record(What.CONSENT_GIVEN, request.user, _facts(request.client, request.scopes))
 
     def get_authorization_code_scopes(self, client_id: str, code: str, redirect_uri: str, request: Any) -> list[str]:
@@ -262,7 +260,7 @@ class Validator(OAuth2Validator):  # type: ignore[misc]  # the toolkit is not ty
             way=facts.get("way", ""),
             identity=facts.get("identity", ""),
         )
-        for oldest in token_limits.sign_ins_beyond(grant.user):
+        for oldest in issue.sign_ins_beyond(grant.user):
             issue.end(oldest)
         audit.record(What.TOKENS_GIVEN, grant.user, _facts(grant.application, grant.scope.split(), "code"))
         # `updated` shows that a user has signed in with this client.

@@ -7,13 +7,13 @@ from datetime import UTC, datetime, timedelta
 
 from django.db import transaction
 
-from identity.audit import log as audit
-from identity.audit.log import What
+from identity import audit
+from identity.audit import What
 from identity.database_rows import single_row
 from identity.hidden import Secret, digest_of, new_text
+from identity.models import ScimClient, ScimToken
 
 from .errors import ScimClientError
-from .models import ScimClient, ScimToken
 
 #: By which readers of logs and secret scanners recognise a leaked token.
 PREFIX = "wbscim_"

@@ -1,6 +1,6 @@
 """The groups that a directory manages: groups of `identity.groups` in which nobody has a role but member.
 
-`identity.groups.memberships` lets nobody join or leave them by hand; without managers nobody changes them otherwise.
+`identity.group_memberships` lets nobody join or leave them by hand; without managers nobody changes them otherwise.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from itertools import accumulate
 from django.db import transaction
 from django.db.models import Count, Q, QuerySet
 
-from identity.audit import log as audit
-from identity.audit.log import What
-from identity.conflicts import unless_taken
-from identity.groups import services
-from identity.groups.services import MAX_MEMBERS, GroupRole, MembershipStatus
-from identity.models import Group, Membership
+from identity import audit
+from identity import groups as group_services
+from identity.audit import What
+from identity.database_rows import unless_taken
+from identity.groups import MAX_MEMBERS, GroupRole, MembershipStatus
+from identity.models import Group, Membership, ScimClient
 
 from . import users
 from .errors import (
@@ -28,7 +28,6 @@ from .errors import (
     TooManyScimGroupsError,
     TooManyScimMembersError,
 )
-from .models import ScimClient
 
 #: Groups of one directory, and members in one answer.
 MAX_GROUPS, MAX_SHOWN = 5000, MAX_MEMBERS
@@ -106,7 +105,7 @@ def delete(client: ScimClient, ref: str) -> None:
 
 def _apply(client: ScimClient, group: Group, change: GroupChange) -> None:
     if change.name is not None:
-        group.name = services.checked_name(change.name)
+        group.name = group_services.checked_name(change.name)
     if change.external_id is not None:
         group.scim_external_id = users.checked_external_id(change.external_id)
     with unless_taken("scim_group_external_id_once", ScimTakenError("Another group has this externalId.")):

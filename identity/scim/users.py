@@ -14,13 +14,11 @@ from datetime import UTC, datetime
 from django.db import transaction
 from django.db.models import Q, QuerySet
 
-from identity import user_names, users
-from identity.administration import deactivation
-from identity.audit import log as audit
-from identity.audit.log import What
-from identity.conflicts import unless_taken
-from identity.models import Membership, User
-from identity.sign_up.rules import RESERVED
+from identity import audit, deactivation, user_names, users
+from identity.audit import What
+from identity.database_rows import unless_taken
+from identity.models import Membership, ScimClient, ScimUser, User
+from identity.sign_up import RESERVED
 from identity.users import DELETED, UserDetails
 
 from .errors import (
@@ -31,7 +29,6 @@ from .errors import (
     ScimUserNotFoundError,
     TooManyScimUsersError,
 )
-from .models import ScimClient, ScimUser
 
 #: Characters of an externalId.
 MAX_EXTERNAL_ID = 255

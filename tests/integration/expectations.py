@@ -15,14 +15,10 @@ from endpoints import bookmarks, pause_rules, registry
 from endpoints.gridftp.agent.keys import AgentKey
 from endpoints.models import AccessRule, Endpoint, PauseRule, Role
 from endpoints.registry import ServerSpec
-from identity import certificate_subjects, tokens
-from identity.groups import memberships
-from identity.groups import services as groups
-from identity.groups.memberships import MembershipAction, MembershipVerb
+from identity import certificate_subjects, group_memberships, groups, sessions, ssh_keys, tokens
+from identity.group_memberships import MembershipAction, MembershipVerb
 from identity.models import Passkey, User, UserSession
 from identity.provider import applications
-from identity.sessions import open_sessions
-from identity.ssh_keys import services as ssh_keys
 from tests.integration.cast import submit, transfer_request
 from tests.integration.rest import Api
 from transferapi.tasks.models import AdminCancel
@@ -330,7 +326,7 @@ def _things_of(alice: User, bob: User, private: Endpoint, public: Endpoint) -> T
     """One of each kind of thing, which is alice's."""
     group = groups.create(alice, name="alice's people").group
     application, _ = applications.make(alice, applications.ApplicationSpec("alice's portal"))
-    memberships.act(alice, group.pk, [MembershipAction(MembershipVerb.ADD, bob.pk)])
+    group_memberships.act(alice, group.pk, [MembershipAction(MembershipVerb.ADD, bob.pk)])
     return {
         "group": str(group.pk),
         "timer": str(_timer(alice, private, public).pk),
@@ -354,7 +350,7 @@ def _things_of(alice: User, bob: User, private: Endpoint, public: Endpoint) -> T
 def _session(user: User) -> str:
     expires = datetime.now(UTC) + timedelta(hours=1)
     UserSession.objects.create(session_key="alices", session_data="", expire_date=expires, user=user)
-    return open_sessions.of(user)[0].id
+    return sessions.open_sessions(user)[0].id
 
 
 def _rule_of_tomorrow(owner: User, endpoint: Endpoint) -> PauseRule:

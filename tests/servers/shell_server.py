@@ -13,9 +13,9 @@ from typing import Any
 
 import paramiko
 
+from identity import ssh_keys
 from identity.models import User
-from identity.ssh_keys import services as ssh_keys
-from identity.ssh_keys.restrictions import UNRESTRICTED, KeyRestrictions
+from identity.ssh_public_keys import UNRESTRICTED, KeyRestrictions
 from transferapi.shell.server import host_key
 from transferapi.shell.server.bounds import ShellBounds
 from transferapi.shell.server.listener import Listener

@@ -14,27 +14,32 @@ from endpoints.addresses import gate
 from endpoints.connect import errors as connect
 from endpoints.models import Endpoint
 from endpoints.permissions import Permission
+from identity import (
+    audit,
+    deactivation,
+    error_categories,
+    groups,
+    mail_addresses,
+    passkeys,
+    sign_up,
+    tokens,
+    user_account,
+    users,
+)
 from identity import certificate_subjects as subjects
-from identity import error_categories, tokens, users
-from identity.administration import deactivation, user_account
-from identity.audit import log as audit
+from identity import one_time_codes as codes
+from identity import proven_identities as linked
+from identity import ssh_public_keys as ssh_keys
 from identity.error_categories import CategorizedError, Category
 from identity.federation import errors as federation
-from identity.groups import errors as groups
 from identity.gsi.errors import UntrustedError
-from identity.issuers import myproxy_errors as myproxy
+from identity.issuers import myproxy
 from identity.issuers import oauth_errors as oauth
-from identity.languages.preferences import LanguageUnknownError
-from identity.linked import errors as linked
-from identity.mail_addresses import errors as mail_addresses
+from identity.languages import LanguageUnknownError
 from identity.models import User
-from identity.one_time_codes import errors as codes
-from identity.passkeys import errors as passkeys
 from identity.provider import errors as provider
 from identity.scim import errors as scim
-from identity.sessions.open_sessions import SessionNotFoundError
-from identity.sign_up import errors as sign_up
-from identity.ssh_keys import errors as ssh_keys
+from identity.sessions import SessionNotFoundError
 from identity.vault import errors as vault
 from transferapi.rest.http import errors as rest
 from transferapi.rest.push.event_broadcaster import TooManyStreamsError

@@ -14,9 +14,9 @@ from identity.federation.providers import parse_providers
 from identity.federation.saml import sources as saml_sources
 from identity.hidden import Secret
 from identity.issuers.oauth_clients import clients_of
-from identity.provider.signing_keys import key_file
-from identity.sign_up.policy import SignUpPolicy
-from identity.sign_up.policy import parse as parse_sign_up
+from identity.provider import signing_key_file
+from identity.sign_up_policy import SignUpPolicy
+from identity.sign_up_policy import parse as parse_sign_up
 from identity.vault.keys import parse_keys
 from transferapi.logs.setup import log_format
 
@@ -269,7 +269,7 @@ class SignInSettings:
     )
     oidc_key: Secret | None = secret(
         "WAYBILL_OIDC_KEY",
-        key_file.parse,
+        signing_key_file.parse,
         "RSA private key (PEM) that signs identity tokens (or ..._FILE, in which `waybill oidc rotate` puts a new one; "
         "`make up` makes one)",
     )

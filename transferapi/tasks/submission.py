@@ -19,8 +19,7 @@ from endpoints.permissions import Permission, in_reach
 from endpoints.sharing import access
 from endpoints.sharing.access import Access
 from identity.clock import moment
-from identity.conflicts import constraint_of
-from identity.database_rows import single_row
+from identity.database_rows import constraint_of, single_row
 from identity.models import User
 from transferapi.traces import submissions as traces
 

@@ -20,8 +20,8 @@ from datetime import datetime, timedelta
 from django.db import DatabaseError, InterfaceError, connection, transaction
 
 from endpoints.errors import ActivationError, EndpointNotFoundError, PathNotPermittedError, RegistryError
+from identity import sign_in_proof
 from identity.clock import moment
-from identity.sessions import proof
 from identity.vault.errors import VaultError
 from transferapi.tasks import maintenance
 from transferapi.tasks.errors import NoCredentialError, RequestError, TaskError, TooManyPendingError, TooMuchError
@@ -77,7 +77,7 @@ def _run_one(now: datetime | None) -> bool:
                 timer.next_run = now + WAIT
             else:
                 # Demands that were added since hold, as far as they can be checked without the person.
-                with proof.proven_by(proof.Background):
+                with sign_in_proof.proven_by(sign_in_proof.Background):
                     _run(timer, now)
             timer.save(update_fields=_CHANGED)
     except Exception as error:

@@ -9,7 +9,7 @@ from django.conf import settings
 from django.http import HttpRequest
 from django.utils.translation import gettext as _
 
-from identity.linked import services
+from identity import linked_identities
 from identity.models import User
 
 from .confirmations import asking
@@ -19,7 +19,7 @@ SECTION = "identities"
 
 
 def context(user: User) -> dict[str, Any]:
-    linked = services.of(user)
+    linked = linked_identities.of(user)
     return {
         "linked": linked,
         "own_is_primary": not any(one.primary for one in linked),
@@ -33,10 +33,10 @@ def context(user: User) -> dict[str, Any]:
 @recently_signed_in(SECTION)
 def unlink(request: HttpRequest, user: User, identity: uuid.UUID) -> str:
     """Only just after a sign-in: a stolen session must not take the ways to sign in from its owner."""
-    services.unlink(user, identity, request.session.session_key or "")
+    linked_identities.unlink(user, identity, request.session.session_key or "")
     return _("The identity is no longer linked.")
 
 
 def make_primary(request: HttpRequest, user: User, identity: uuid.UUID) -> str:
-    services.set_primary(user, identity)
+    linked_identities.set_primary(user, identity)
     return _("This identity is shown for you from now on.")

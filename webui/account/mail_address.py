@@ -11,9 +11,9 @@ from django.utils.translation import gettext as _
 from django.views.decorators.debug import sensitive_variables
 from django.views.decorators.http import require_GET, require_http_methods
 
+from identity import mail_addresses
 from identity.hidden import Secret
-from identity.mail_addresses import services
-from identity.mail_addresses.errors import AddressLinkLapsedError
+from identity.mail_addresses import AddressLinkLapsedError
 from identity.models import User
 from identity.password_sign_in import SignInError
 from transferapi.rest.http.trusted_proxies import address_of
@@ -34,7 +34,7 @@ COOKIE, KEPT = "waybill-address", 3600
 def ask(request: HttpRequest, user: User) -> str | HttpResponse:
     """A stolen session must not lead the links for a lost password to another mailbox."""
     try:
-        services.ask(user, request.POST.get("email", ""), address_of(request))
+        mail_addresses.ask(user, request.POST.get("email", ""), address_of(request))
     except SignInError as error:
         answer = refusal(request, SECTION, said(error.reason), "email", status=status_of(error))
         return refused(answer, error)
@@ -54,11 +54,11 @@ def confirm(request: HttpRequest) -> HttpResponse:
     """The question to the user who asked for it, who is signed in; the answer sets the address."""
     code = Secret(request.COOKIES.get(COOKIE, ""))
     try:
-        email = services.find(user_of(request), code)
+        email = mail_addresses.find(user_of(request), code)
         if request.method != "POST":
             context = {"title": _("Your new mail address"), "email": email, "name": user_of(request).username}
             return show(request, "address_confirm.html", context)
-        services.use(user_of(request), code)
+        mail_addresses.use(user_of(request), code)
     except AddressLinkLapsedError as error:
         answer = problem(request, 404, _("This link is over"), said(error.reason))
         answer.delete_cookie(COOKIE, path=CONFIRM)

@@ -7,8 +7,8 @@ from typing import Any
 from django.http import HttpRequest
 from django.utils.translation import gettext as _
 
-from identity.languages import preferences
-from identity.languages.catalog import LANGUAGES
+from identity import languages
+from identity.languages import LANGUAGES
 from identity.models import User
 from transferapi.tasks.notify import mail_preferences
 
@@ -18,7 +18,7 @@ SECTION = "mails"
 def context(user: User) -> dict[str, Any]:
     return {
         "mails_wanted": mail_preferences.enabled(user),
-        "mail_language": preferences.of(user),
+        "mail_language": languages.language_of(user),
         "mail_languages": LANGUAGES,
     }
 
@@ -30,5 +30,5 @@ def choose(request: HttpRequest, user: User) -> str:
 
 
 def choose_language(request: HttpRequest, user: User) -> str:
-    preferences.choose(user, request.POST.get("language", ""))
+    languages.choose(user, request.POST.get("language", ""))
     return _("Mails to you are in this language from now on.")

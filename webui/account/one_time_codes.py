@@ -13,11 +13,10 @@ from django.utils.translation import gettext as _
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_POST
 
-from identity import password_sign_in
+from identity import one_time_codes, password_sign_in
 from identity.hidden import Secret
 from identity.models import User
-from identity.one_time_codes import services
-from identity.one_time_codes.errors import OneTimeCodeError
+from identity.one_time_codes import OneTimeCodeError
 from identity.password_sign_in import CodeRefusedError, SignInError, TooManyAttemptsError, WrongPasswordError
 from identity.vault.errors import VaultKeyNotConfiguredError
 from transferapi.rest.http.trusted_proxies import address_of
@@ -58,7 +57,7 @@ def _proven(view: Callable[[HttpRequest, User], HttpResponse]) -> Callable[..., 
 @_proven
 def begin(request: HttpRequest, user: User) -> HttpResponse:
     """Show a new secret once."""
-    return page(request, enrolment=services.begin_enrolment(user))
+    return page(request, enrolment=one_time_codes.begin_enrolment(user))
 
 
 @sensitive_post_parameters("code")
@@ -77,12 +76,12 @@ def confirm(request: HttpRequest) -> HttpResponse:
 
 @_proven
 def new_recovery_codes(request: HttpRequest, user: User) -> HttpResponse:
-    return page(request, shown=_recovery(_("Your new recovery codes"), services.new_recovery_codes(user)))
+    return page(request, shown=_recovery(_("Your new recovery codes"), one_time_codes.new_recovery_codes(user)))
 
 
 @_proven
 def turn_off(request: HttpRequest, user: User) -> HttpResponse:
-    services.turn_off(user)
+    one_time_codes.turn_off(user)
     return done(request, _("One-time codes are off."), SECTION)
 
 

@@ -12,9 +12,9 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST
 
+from identity import passkeys
 from identity.models import User
-from identity.passkeys import services
-from identity.passkeys.errors import PasskeyError
+from identity.passkeys import PasskeyError
 from webui.page import signed_in, user_of
 from webui.reasons import said
 from webui.sign_in.passkey_site import place
@@ -28,8 +28,8 @@ SECTION = "passkeys"
 
 def context(request: HttpRequest, user: User) -> dict[str, Any]:
     return {
-        "passkeys": services.of(user),
-        "passkey_after_password": services.asked_after_password(user),
+        "passkeys": passkeys.of(user),
+        "passkey_after_password": passkeys.asked_after_password(user),
         **place(request),
     }
 
@@ -41,25 +41,25 @@ def options(request: HttpRequest) -> HttpResponse:
     if not signed_in_recently(request):
         return JsonResponse({"again": again(SECTION).url}, status=403)
     try:
-        return JsonResponse(services.begin_new(user_of(request), request.session))
+        return JsonResponse(passkeys.begin_new(user_of(request), request.session))
     except PasskeyError as error:
         return JsonResponse({"message": said(error.message)}, status=409)
 
 
 @recently_signed_in(SECTION)
 def add(request: HttpRequest, user: User) -> str:
-    row = services.add(user, request.session, request.POST.get("credential", ""), request.POST.get("label", ""))
+    row = passkeys.add(user, request.session, request.POST.get("credential", ""), request.POST.get("label", ""))
     return _("The passkey %(name)s signs you in from now on.") % {"name": row.label}
 
 
 def rename(request: HttpRequest, user: User, passkey: uuid.UUID) -> str:
-    services.rename(user, passkey, request.POST.get("label", ""))
+    passkeys.rename(user, passkey, request.POST.get("label", ""))
     return _("The passkey has a new name.")
 
 
 @asking("passkey")
 def remove(request: HttpRequest, user: User, passkey: uuid.UUID) -> str:
-    services.remove(user, passkey)
+    passkeys.remove(user, passkey)
     return _("The passkey is removed.")
 
 
@@ -69,5 +69,5 @@ def second_factor(request: HttpRequest, user: User) -> str | HttpResponse:
     wanted = request.POST.get("wanted") == "yes"
     if not wanted and (question := ask(request, "password_alone")):
         return question
-    services.ask_after_password(user, wanted=wanted)
+    passkeys.ask_after_password(user, wanted=wanted)
     return _("Sign-in asks for a passkey after your password.") if wanted else _("Your password alone signs you in.")

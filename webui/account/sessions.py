@@ -10,10 +10,9 @@ from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
-from identity.administration import deactivation
+from identity import deactivation, sessions
 from identity.models import User
-from identity.sessions import open_sessions
-from identity.sessions.open_sessions import OpenSession
+from identity.sessions import OpenSession
 from webui.page import problem
 
 from .confirmations import asking
@@ -49,7 +48,7 @@ class ShownSession:
 
 
 def context(request: HttpRequest, user: User) -> dict[str, Any]:
-    found = open_sessions.of(user, request.session.session_key or "")
+    found = sessions.open_sessions(user, request.session.session_key or "")
     return {"sessions": [ShownSession(one, device_words(one.browser), _WAYS.get(one.way, "")) for one in found]}
 
 
@@ -63,13 +62,13 @@ def device_words(browser: str) -> str:
 
 
 def end(request: HttpRequest, user: User, session: str) -> str:
-    open_sessions.end(user, session)
+    sessions.end(user, session)
     return _("The session has ended.")
 
 
 @asking("sessions")
 def end_others(request: HttpRequest, user: User) -> str:
-    ended = open_sessions.end_others(user, request.session.session_key or "")
+    ended = sessions.end_others(user, request.session.session_key or "")
     return ngettext("One other session has ended.", "%(ended)d other sessions have ended.", ended) % {"ended": ended}
 
 

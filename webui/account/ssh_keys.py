@@ -13,10 +13,17 @@ from django.views.decorators.http import require_POST
 from endpoints import registry
 from endpoints.errors import EndpointNotFoundError, RegistryError
 from endpoints.permissions import Permission
+from identity import ssh_keys
 from identity.models import User
-from identity.ssh_keys import services as ssh_keys
-from identity.ssh_keys.errors import KeyFieldInvalidError, KeyInvalidError, KeyNotFoundError, SshKeyError
-from identity.ssh_keys.restrictions import MAX_ENDPOINTS, KeyRestrictions, checked
+from identity.ssh_public_keys import (
+    MAX_ENDPOINTS,
+    KeyFieldInvalidError,
+    KeyInvalidError,
+    KeyNotFoundError,
+    KeyRestrictions,
+    SshKeyError,
+    checked,
+)
 from webui.page import signed_in, user_of
 from webui.reasons import said
 

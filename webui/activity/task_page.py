@@ -1,8 +1,9 @@
-"""The page of one task."""
+"""The page of one task, with the plot of its rate over time and the changes of its plan, as lines of an SVG."""
 
 from __future__ import annotations
 
 import uuid
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -16,14 +17,15 @@ from transferapi.tasks import options, queries
 from transferapi.tasks.errors import TaskNotFoundError
 from transferapi.tasks.forecast import services as forecasts
 from transferapi.tasks.history import causes, repeat, timeline
+from transferapi.tasks.history.timeline import PlanChange, RatePoint
 from transferapi.tasks.managers import pauses
 from transferapi.tasks.models import Task
 from transferapi.tasks.states import Phase, TaskType
 from transferapi.tasks.worker import deletion_requests
 from webui.page import problem, show, signed_in, user_of
-from webui.transfer.options import value_words
+from webui.transfer_options import value_words
 
-from . import advice, plot, same_request, summary
+from . import advice, same_request, summary
 
 #: Events of the page, and items that it shows.
 EVENTS, ITEMS = 50, 20
@@ -82,7 +84,7 @@ def _context(task: Task) -> dict[str, Any]:
         "seen": seen,
         **_words(task, now),
         "plans": list(reversed(plans)),
-        "plot": plot.plot(timeline.rates(task, now), plans) if _lasted(task, now) >= SHORTEST_PLOT else None,
+        "plot": plot(timeline.rates(task, now), plans) if _lasted(task, now) >= SHORTEST_PLOT else None,
         "trouble": trouble,
         "causes": found,
         "items": items,
@@ -126,3 +128,48 @@ def _options(task: Task) -> list[tuple[str, str]]:
         if name == "verify_checksum" or value not in (None, one.default):
             found.append((_(one.label), value_words(one, value)))
     return found
+
+
+WIDTH, HEIGHT = 720, 120
+#: Room above the highest point.
+_TOP = 8
+
+
+@dataclass(frozen=True)
+class Mark:
+    x: float
+    number: int
+    plan: PlanChange
+
+
+@dataclass(frozen=True)
+class Plot:
+    line: str
+    area: str
+    highest: float
+    start: datetime
+    end: datetime
+    marks: list[Mark]
+    width: int = WIDTH
+    height: int = HEIGHT
+
+
+def plot(points: list[RatePoint], plans: list[PlanChange]) -> Plot | None:
+    """None where there is nothing to draw."""
+    highest = max((point.rate for point in points), default=0.0)
+    if not highest:
+        return None
+    start, end = points[0].start, max(point.end for point in points)
+    seconds = max((end - start).total_seconds(), 0.001)
+
+    def x(time: datetime) -> float:
+        return round(WIDTH * min(1.0, max(0.0, (time - start).total_seconds() / seconds)), 1)
+
+    def y(rate: float) -> float:
+        return round(HEIGHT - (HEIGHT - _TOP) * rate / highest, 1)
+
+    corners = [(x(time), y(point.rate)) for point in points for time in (point.start, point.end)]
+    line = "M" + "L".join(f"{across} {down}" for across, down in corners)
+    area = f"{line}L{corners[-1][0]} {HEIGHT}L{corners[0][0]} {HEIGHT}Z"
+    marks = [Mark(x(plan.time), number, plan) for number, plan in enumerate(plans, 1)]
+    return Plot(line, area, highest, start, end, marks)

@@ -13,9 +13,8 @@ from django.http.response import HttpResponseBase
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
-from identity import users
-from identity.audit import export
-from identity.audit.export import Selection
+from identity import audit_export, users
+from identity.audit_export import Selection
 from identity.error_categories import CategorizedError
 from identity.models import AuditEvent
 from identity.users import check_staff
@@ -68,7 +67,7 @@ class AuditFilter:
 def audit(request: HttpRequest) -> HttpResponse:
     asked, rows, refusal, status = _asked(request), list[AuditEvent](), None, 200
     try:
-        rows = export.page(user_of(request), asked.selection(), asked.last, ROWS + 1)
+        rows = audit_export.page(user_of(request), asked.selection(), asked.last, ROWS + 1)
     except CategorizedError as error:
         refusal, status = refused("list", error)
     has_more, rows = len(rows) > ROWS, rows[:ROWS]
@@ -92,7 +91,7 @@ def download(request: HttpRequest, form: str) -> HttpResponseBase:
     actor = user_of(request)
     try:
         check_staff(actor)
-        parts = export.export(actor, _asked(request).selection(), form)
+        parts = audit_export.export(actor, _asked(request).selection(), form)
     except CategorizedError:
         # The page says why.
         return audit(request)

@@ -9,9 +9,9 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods, require_POST
 
+from identity import sign_up
 from identity.error_categories import CategorizedError
 from identity.hidden import Secret
-from identity.sign_up import invitations, rules
 from transferapi.tasks.errors import RequestError
 from webui.forms import question, refused
 from webui.page import signed_in, user_of
@@ -27,7 +27,7 @@ def page(request: HttpRequest) -> HttpResponse:
     if request.method != "POST":
         return _page(request)
     try:
-        made, link = invitations.invite(user_of(request), request.POST.get("email", "").strip(), _days(request))
+        made, link = sign_up.invite(user_of(request), request.POST.get("email", "").strip(), _days(request))
     except CategorizedError as error:
         return _page(request, *refused("invite", error))
     return _page(request, link=link, whom=made.email)
@@ -41,7 +41,7 @@ def withdraw(request: HttpRequest, invitation: uuid.UUID) -> HttpResponse:
     if ask := question(request, _("Withdraw this invitation?"), text, _("Withdraw"), INVITATIONS):
         return ask
     try:
-        invitations.take_back(user_of(request), invitation)
+        sign_up.take_back_invitation(user_of(request), invitation)
     except CategorizedError as error:
         return _page(request, *refused("list", error))
     messages.success(request, _("The invitation is withdrawn."))
@@ -57,13 +57,13 @@ def _page(
     whom: str = "",
 ) -> HttpResponse:
     context = {
-        "rows": invitations.listed(user_of(request)),
-        "is_offered": rules.is_offered(),
+        "rows": sign_up.list_invitations(user_of(request)),
+        "is_offered": sign_up.is_offered(),
         "link": link.value if link else "",
         "whom": whom,
         "given": request.POST if refusal else {},
-        "days": invitations.DAYS,
-        "most_days": invitations.MAX_DAYS,
+        "days": sign_up.INVITATION_DAYS,
+        "most_days": sign_up.MAX_INVITATION_DAYS,
         "refusal": refusal,
     }
     return show_section(request, INVITATIONS, "invitations.html", context, status)
@@ -71,7 +71,7 @@ def _page(
 
 def _days(request: HttpRequest) -> int:
     """Raises RequestError."""
-    text = request.POST.get("days", "").strip() or str(invitations.DAYS)
+    text = request.POST.get("days", "").strip() or str(sign_up.INVITATION_DAYS)
     if not text.isascii() or not text.isdecimal() or len(text) > 4:
         raise RequestError("days", _("Expected a whole number of days."))
     return int(text)

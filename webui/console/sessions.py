@@ -10,10 +10,10 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 from django.views.decorators.http import require_POST, require_safe
 
-from identity.administration import deactivation
+from identity import deactivation
+from identity import sessions as open_sessions
 from identity.error_categories import CategorizedError
 from identity.models import User
-from identity.sessions import open_sessions
 from transferapi.rest.http.errors import meaning
 from webui.account.sessions import device_words
 from webui.forms import question
@@ -32,7 +32,7 @@ def sessions(request: HttpRequest, user: uuid.UUID) -> HttpResponse:
         return found
     rows = [
         {"session": one, "device": device_words(one.browser), "way": way_words(one.way)}
-        for one in open_sessions.of(found, request.session.session_key or "")
+        for one in open_sessions.open_sessions(found, request.session.session_key or "")
     ]
     return show_section(request, USERS, "sessions.html", {"whose": found, "rows": rows, "title": _("Sessions")})
 

@@ -1,4 +1,7 @@
-"""The tasks of all users at the endpoints that the reader manages: filters in the address, pages, and actions."""
+"""The tasks of all users at the endpoints that the reader manages: filters in the address, pages, and actions.
+
+The page of a task shows managers its state, the causes of a pause, and its events.
+"""
 
 from __future__ import annotations
 
@@ -21,15 +24,15 @@ from identity import users
 from identity.error_categories import CategorizedError
 from identity.models import User
 from transferapi.rest.http.errors import ApiError
-from transferapi.rest.transfer.managers import documents
-from transferapi.rest.transfer.managers.tasks import read_last_key
-from transferapi.tasks.errors import RequestError
+from transferapi.rest.transfer import manager_documents
+from transferapi.rest.transfer.manager_views import read_last_key
+from transferapi.tasks.errors import RequestError, TaskNotFoundError
 from transferapi.tasks.managers import actions, managed_tasks
 from transferapi.tasks.managers.managed_tasks import MAX_TASKS, LastKey, ManagedTask, ManagedTaskFilter
 from transferapi.tasks.states import Status
 from webui.activity import summary
 from webui.forms import refused
-from webui.page import signed_in, user_of
+from webui.page import problem, signed_in, user_of
 
 from .page import TASKS, show_section
 
@@ -134,7 +137,7 @@ def _page(request: HttpRequest, refusal: tuple[str, str] | None = None, status: 
         "endpoints": [(str(one.pk), canonical_name(one)) for one in managed_endpoints.monitored(user)],
         "states": STATES.items(),
         "first": asked.address(after="") if asked.after else "",
-        "later": asked.address(after=documents.last_key(last)) if last else "",
+        "later": asked.address(after=manager_documents.last_key(last)) if last else "",
         "chosen": set(request.POST.getlist("task")),
         "message": request.POST.get("message", ""),
         "most_message": actions.MAX_MESSAGE,
@@ -183,3 +186,32 @@ def _ids(texts: list[str]) -> list[uuid.UUID]:
         return [uuid.UUID(text[:45]) for text in texts[: MAX_TASKS + 1]]
     except ValueError:
         raise RequestError("task", _("There is no such task.")) from None
+
+
+#: Events of the page.
+EVENTS = 50
+
+
+@signed_in
+@require_safe
+def task(request: HttpRequest, task_id: uuid.UUID) -> HttpResponse:
+    user = user_of(request)
+    errors_only = request.GET.get("events") == "errors"
+    try:
+        seen = managed_tasks.get(user, task_id)
+        events = managed_tasks.events(user, task_id, is_error=True if errors_only else None, limit=EVENTS)
+        causes, rules, _editable = managed_tasks.pause_info(user, task_id)
+    except TaskNotFoundError:
+        text = _("There is no task of this id at the endpoints that you manage.")
+        return problem(request, 404, _("No such task"), text)
+    context = {
+        "seen": summary.of(seen.task),
+        "task": seen.task,
+        "rules": [(rule, canonical_name(rule.endpoint)) for rule in rules],
+        "messages_of_managers": causes.messages.values(),
+        "events": events.rows,
+        "more_events": events.total - len(events.rows),
+        "errors_only": errors_only,
+        "refusal": None,
+    }
+    return show_section(request, TASKS, "task.html", context)

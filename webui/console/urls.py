@@ -4,25 +4,14 @@ from __future__ import annotations
 
 from django.urls import URLPattern, path
 
-from . import (
-    audit,
-    health,
-    invitations,
-    rules,
-    sessions,
-    task_list,
-    task_page,
-    user_changes,
-    user_page,
-    users,
-)
+from . import audit, health, invitations, rules, sessions, task_list, user_changes, user_page, users
 
 _USER = "console/users/<uuid:ref>"
 
 urlpatterns: list[URLPattern] = [
     path("console", task_list.tasks),
     path("console/tasks", task_list.act),
-    path("console/tasks/<uuid:task_id>", task_page.task),
+    path("console/tasks/<uuid:task_id>", task_list.task),
     path("console/rules", rules.rules),
     path("console/health", health.health),
     path("console/users", users.users),

@@ -16,8 +16,7 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
-from identity import users
-from identity.administration import deactivation, user_account
+from identity import deactivation, user_account, users
 from identity.models import User
 from identity.users import UserDetails, UserInvalidError
 from webui.forms import change_of, question

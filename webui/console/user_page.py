@@ -9,10 +9,9 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
-from identity.administration import deactivation, user_account
+from identity import deactivation, password_recovery, user_account
 from identity.error_categories import CategorizedError
 from identity.models import User
-from identity.passwords import recovery
 from identity.users import MAX_FULL_NAME
 from transferapi.rest.http.errors import meaning
 from webui.account.page import given_access
@@ -46,7 +45,7 @@ def page(
         "seen": seen,
         "given_access": given_access(found),
         "is_self": found.pk == actor.pk,
-        "may_mail": found.is_active and bool(found.email) and recovery.is_offered(),
+        "may_mail": found.is_active and bool(found.email) and password_recovery.is_offered(),
         "edited": _typed(request) if refusal and refusal[0] == "about" else _known(found),
         "most_name": MAX_FULL_NAME,
         "confirmations": CONFIRMATIONS,

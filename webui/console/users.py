@@ -10,8 +10,8 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods, require_POST
 
+from identity import deactivation
 from identity import users as user_accounts
-from identity.administration import deactivation
 from identity.error_categories import CategorizedError
 from identity.users import MAX_FULL_NAME, UserDetails
 from transferapi.rest.http.errors import meaning

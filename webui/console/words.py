@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from django.utils.translation import gettext_lazy as _
 
-from identity.audit.log import What
+from identity.audit import What
 
-#: Acts of `identity.audit.log.What`, then the changes of `identity.signals.account_changed`.
+#: Acts of `identity.audit.What`, then the changes of `identity.signals.account_changed`.
 ACTS = {
     What.SIGNED_IN: _("Signed in"),
     What.SIGN_IN_REFUSED: _("A sign-in was refused"),

@@ -19,9 +19,9 @@ from endpoints.models import AccessRule, Endpoint, PauseRule, Role
 from endpoints.permissions import Permission, RoleName, may
 from endpoints.servers.server_spec import PINNED_SCHEMES
 from endpoints.sharing import access_rules, roles, shares
+from identity import groups
+from identity import linked_identities as linked
 from identity.database_rows import enum_value
-from identity.groups import services as groups
-from identity.linked import services as linked
 from identity.models import User
 from identity.provider import identities
 from webui.page import problem, show, signed_in, user_of

@@ -11,14 +11,12 @@ from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext_noop as _
 from django.views.decorators.http import require_POST
 
-from identity import certificate_subjects, password_sign_in
-from identity.audit import log as audit
+from identity import audit, certificate_subjects, password_sign_in
+from identity import sign_up as sign_up_rules
 from identity.certificate_subjects import CertificateSubjectError
-from identity.linked.errors import IdentityInactiveError
 from identity.password_sign_in import SignInError
-from identity.sign_up import rules
-from identity.sign_up.errors import SignUpError
-from identity.sign_up.requests import MOST_OF_A_NETWORK
+from identity.proven_identities import IdentityInactiveError
+from identity.sign_up import MOST_OF_A_NETWORK, SignUpError
 from transferapi.rest.http.client_certificates import accepted_subject
 from transferapi.rest.http.errors import meaning
 from transferapi.rest.http.trusted_proxies import address_of
@@ -76,7 +74,7 @@ def sign_up(request: HttpRequest) -> HttpResponse:
 
 def _unknown(request: HttpRequest, subject: str, after: str, wrong: str = "", status: int = 403) -> HttpResponse:
     """The page that says so. A certificate proves no mail address: only an invitation admits its owner."""
-    offered = rules.is_offered()
+    offered = sign_up_rules.is_offered()
     more = {
         "of_certificate": True,
         "needs_invitation": offered,

@@ -1,16 +1,23 @@
-"""The page that asks a user whether an application may act for the user (OAuth2's authorization endpoint)."""
+"""The page that asks a user whether an application may act for the user (OAuth2's authorization endpoint).
+
+Where the application has no address for the code, a page shows it, and the user copies it into the program
+(`globus login --no-local-server`).
+"""
 
 from __future__ import annotations
 
+import re
 import time
 
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseRedirectBase
 from django.utils.translation import gettext as _
-from django.views.decorators.http import require_http_methods
+from django.utils.translation import gettext_lazy
+from django.views.decorators.debug import sensitive_variables
+from django.views.decorators.http import require_http_methods, require_safe
 
+from identity import shown_names
 from identity.federation.freshness import Fresh
-from identity.linked import shown
 from identity.provider import authorization, clients, consents, scopes
 from identity.provider.authorization import AuthorizationRequest
 from identity.provider.errors import RequestNotTrustedError, RequestRefusedError
@@ -133,9 +140,34 @@ def _form(request: HttpRequest, asked: AuthorizationRequest, status: int = 200) 
         "may": [said(scope.words) for scope in asked.scopes if scope.words],
         "unserved": _unserved(asked),
         "offline": asked.offline,
-        "identity_name": shown.name_of(user_of(request)),
+        "identity_name": shown_names.name_of(user_of(request)),
         "host": _("a page of ours, which shows you a code to copy") if asked.shows_code else asked.redirect_host,
         "message": asked.message,
         "objection": authorization.reason_to_refuse(asked, user_of(request), proof_of(request)),
     }
     return show(request, "consent.html", context, status, leads_to=asked.redirect_uri)
+
+
+#: The most characters of a code; those of this service are far shorter.
+MAX_CODE = 256
+_WORDS = {
+    "access_denied": gettext_lazy("You did not allow it. The program that asked was given nothing."),
+    "login_required": gettext_lazy("You have to sign in first."),
+    "invalid_scope": gettext_lazy("The program asked for something that this service does not have."),
+}
+#: The form of error codes of OAuth (RFC 6749 section 4.1.2.1).
+_NAME = re.compile(r"[a-z_]{1,40}")
+
+
+@require_safe
+@sensitive_variables("code")
+def auth_code(request: HttpRequest) -> HttpResponse:
+    """Show the code from the query, or the reason why there is none. The page does not use, store or send it."""
+    code, error = request.GET.get("code", ""), request.GET.get("error", "")
+    if error or not code or len(code) > MAX_CODE or not code.isprintable():
+        # Not the description in the query: anybody can write such a link.
+        text = _WORDS.get(error, _("There is no code here. Begin again in your program."))
+        name = error if _NAME.fullmatch(error) else ""
+        context = {"title": _("No code"), "text": text, "error": name}
+        return show(request, "code.html", context, 400, referrer="no-referrer")
+    return show(request, "code.html", {"title": _("Your code"), "code": code}, referrer="no-referrer")

@@ -28,9 +28,8 @@ from identity.federation.errors import FederationError, ProofRefusedError, Servi
 from identity.federation.freshness import Fresh
 from identity.federation.saml import directory, requests, responses, sources
 from identity.federation.saml.responses import ServiceProvider
-from identity.linked.errors import LinkedIdentityError
-from identity.linked.proven import Proven
 from identity.password_sign_in import SignInError
+from identity.proven_identities import LinkedIdentityError, Proven
 from transferapi.rest.http.trusted_proxies import address_of
 from webui import cookies
 from webui.page import own_path, problem, show

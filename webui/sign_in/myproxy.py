@@ -11,8 +11,8 @@ from django.views.decorators.http import require_http_methods
 from endpoints.activation import status as activation
 from endpoints.addresses.provider_sites import addresses_of
 from endpoints.errors import TooManyWaitingError
-from identity import password_sign_in
-from identity.audit import log as audit
+from identity import audit, password_sign_in
+from identity import linked_identities as linked
 from identity.federation import myproxy
 from identity.federation.errors import (
     FederationError,
@@ -22,10 +22,8 @@ from identity.federation.errors import (
 )
 from identity.federation.myproxy import MyProxyProvider
 from identity.hidden import Secret
-from identity.linked import services as linked
-from identity.linked.errors import LinkedIdentityError, ProofTooOldError
-from identity.linked.proven import Proven
 from identity.password_sign_in import SignInError
+from identity.proven_identities import LinkedIdentityError, ProofTooOldError, Proven
 from transferapi.rest.http.errors import meaning
 from transferapi.rest.http.trusted_proxies import address_of
 from webui.page import own_path, problem, show

@@ -11,8 +11,8 @@ from django.utils.translation import gettext as _
 from django.views.decorators.debug import sensitive_variables
 from django.views.decorators.http import require_GET
 
+from identity import one_time_link
 from identity.models import User
-from identity.sessions import one_time_link
 from transferapi.rest.http.trusted_proxies import address_of
 from webui.navigation import first_page
 from webui.page import problem

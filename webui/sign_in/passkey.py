@@ -6,9 +6,8 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_POST
 
-from identity import password_sign_in
-from identity.passkeys import services
-from identity.passkeys.errors import PasskeyError
+from identity import passkeys, password_sign_in
+from identity.passkeys import PasskeyError
 from identity.password_sign_in import MOST_PENDING, SignInError
 from transferapi.rest.http.trusted_proxies import address_of
 from webui.page import own_path
@@ -27,9 +26,9 @@ def options(request: HttpRequest) -> HttpResponse:
     try:
         password_sign_in.count_request("passkey", address_of(request), MOST_CHALLENGES)
         if "second" not in request.POST:
-            found = services.begin_proof(request.session)
+            found = passkeys.begin_proof(request.session)
         else:
-            found = services.begin_second_factor(password_sign_in.user_of(kept(request)), request.session)
+            found = passkeys.begin_second_factor(password_sign_in.user_of(kept(request)), request.session)
     except SignInError as error:
         return refused(JsonResponse({"message": said(error.reason)}, status=status_of(error)), error)
     except PasskeyError as error:

@@ -7,14 +7,14 @@ from urllib.parse import urlsplit
 
 from django.http import HttpRequest
 
-from identity.passkeys import ceremony
-from identity.passkeys.errors import PasskeysUnavailableError
+from identity import passkeys
+from identity.passkeys import PasskeysUnavailableError
 
 
 def place(request: HttpRequest) -> dict[str, Any]:
     """Whether a passkey can be used on this page, and the address at which it can be, where that is another one."""
     try:
-        site = ceremony.site()
+        site = passkeys.site()
     except PasskeysUnavailableError:
         return {"passkeys_here": False, "passkeys_elsewhere": ""}
     here = urlsplit(f"//{request.get_host()}").hostname == site.id

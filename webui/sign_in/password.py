@@ -11,20 +11,17 @@ from django.utils.translation import gettext as _
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST
 
-from identity import password_sign_in
+from identity import one_time_codes, passkeys, password_recovery, password_sign_in
+from identity import sign_up as sign_up_rules
 from identity.federation.freshness import Fresh
 from identity.federation.saml import directory
 from identity.hidden import Secret
-from identity.one_time_codes import services as one_time_codes
-from identity.passkeys import services as passkeys
 from identity.password_sign_in import (
     CodeRequiredError,
     PendingSignIn,
     SignInError,
     SignInLapsedError,
 )
-from identity.passwords import recovery
-from identity.sign_up import rules as sign_up_rules
 from transferapi.rest.http.client_certificates import accepted_subject
 from transferapi.rest.http.trusted_proxies import address_of
 from webui.page import SIGN_IN, own_path, show
@@ -128,11 +125,11 @@ def form(
         "reason": said(reason),
         "again": user.is_authenticated,
         "fresh": (Fresh.read(given.get("fresh")) if fresh is None else fresh).value,
-        "recovery": recovery.is_offered(),
+        "recovery": password_recovery.is_offered(),
         "providers": sorted(settings.PROVIDERS.values(), key=lambda one: one.domain not in demanded),
         "demanded": ", ".join(demanded),
         "myproxy": sorted(settings.MYPROXY_SIGN_IN.values(), key=lambda one: one.domain not in demanded),
-        "sign_up": sign_up_rules.is_offered() and recovery.is_offered(),
+        "sign_up": sign_up_rules.is_offered() and password_recovery.is_offered(),
         "institutions": bool(settings.SAML_METADATA),
         "institution_domain": min(directory.domains_among(demanded), default=""),
         "certificate": accepted_subject(request) or "",

@@ -20,26 +20,25 @@ from endpoints import concurrency_limits
 from endpoints.addresses.provider_sites import reach
 from endpoints.concurrency_limits import RequestSlot
 from endpoints.errors import TooManyWaitingError
-from identity import password_sign_in
-from identity.audit import log as audit
+from identity import audit, password_sign_in
+from identity import linked_identities as linked
 from identity.error_categories import CategorizedError
 from identity.federation import freshness, pending
 from identity.federation.errors import FederationError, ProviderUnknownError, SignInNotBegunError
 from identity.federation.freshness import Fresh
 from identity.federation.openid import sign_in as openid
 from identity.federation.providers import Provider
-from identity.linked import services as linked
-from identity.linked.errors import (
+from identity.models import User
+from identity.networks import network_of
+from identity.password_sign_in import SignInError
+from identity.proven_identities import (
     IdentityInactiveError,
     IdentityNotFoundError,
     LinkedIdentityError,
     ProofTooOldError,
+    Proven,
 )
-from identity.linked.proven import Proven
-from identity.models import User
-from identity.networks import network_of
-from identity.password_sign_in import SignInError
-from identity.sign_up.errors import SignUpError
+from identity.sign_up import SignUpError
 from transferapi.rest.http.errors import meaning
 from transferapi.rest.http.trusted_proxies import address_of
 from webui.page import ACCOUNT, own_path, show, to_sign_in

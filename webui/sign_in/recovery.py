@@ -13,10 +13,10 @@ from django.utils.translation import gettext as _
 from django.views.decorators.debug import sensitive_post_parameters, sensitive_variables
 from django.views.decorators.http import require_GET, require_http_methods
 
+from identity import password_recovery
 from identity.hidden import Secret
+from identity.password_recovery import MAX_NAME, RecoveryLinkLapsedError
 from identity.password_sign_in import SignInError
-from identity.passwords import recovery
-from identity.passwords.recovery import MAX_NAME, RecoveryLinkLapsedError
 from transferapi.rest.http.trusted_proxies import address_of
 from webui import cookies
 from webui.page import SIGN_IN, problem, show
@@ -33,7 +33,7 @@ KEPT = 900
 @require_http_methods(["GET", "HEAD", "POST"])
 def ask(request: HttpRequest) -> HttpResponse:
     """The form. Its answer is the same whether such a user exists or not."""
-    if not recovery.is_offered():
+    if not password_recovery.is_offered():
         text = _("This service sends no mails. Its operator can give you a new password.")
         return problem(request, 404, _("There is no way by mail here"), text)
     if request.method != "POST":
@@ -42,10 +42,10 @@ def ask(request: HttpRequest) -> HttpResponse:
     if not 0 < len(name) <= MAX_NAME:
         return _form(request, name[:MAX_NAME], _("Enter your user name or your mail address."), 400)
     try:
-        recovery.ask(name, address_of(request))
+        password_recovery.ask(name, address_of(request))
     except SignInError as error:
         return refused(_form(request, name, said(error.reason), status_of(error)), error)
-    minutes = int(recovery.LIFETIME.total_seconds() // 60)
+    minutes = int(password_recovery.LIFETIME.total_seconds() // 60)
     return show(request, "recover_sent.html", {"title": _("Look into your mailbox"), "minutes": minutes})
 
 
@@ -55,7 +55,7 @@ def link(request: HttpRequest) -> HttpResponse:
     """The address in the mail. It uses nothing up: programs that look into mails open such addresses too."""
     code = Secret(request.GET.get("code", ""))
     try:
-        recovery.find(code)
+        password_recovery.find(code)
     except RecoveryLinkLapsedError as error:
         return _lapsed(request, error)
     return cookies.keep_code(code.value, COOKIE, KEPT, NEW_PASSWORD, RECOVER)
@@ -67,13 +67,13 @@ def new_password(request: HttpRequest) -> HttpResponse:
     """The form for the new password. It signs nobody in: the second factor is asked for as always."""
     code = Secret(request.COOKIES.get(COOKIE, ""))
     try:
-        user = recovery.find(code)
+        user = password_recovery.find(code)
         if request.method != "POST":
             return _password_form(request, user.username)
         new = Secret(request.POST.get("new", ""))
         if new.value != request.POST.get("repeated", ""):
             return _password_form(request, user.username, repeated=_("The two passwords are not the same."), status=400)
-        recovery.use(code, new)
+        password_recovery.use(code, new)
     except RecoveryLinkLapsedError as error:
         return _lapsed(request, error)
     except SignInError as error:

@@ -12,15 +12,13 @@ from django.contrib.auth import login
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils import translation
 
-from identity import password_sign_in
-from identity.languages import preferences
-from identity.linked.proven import Proven
+from identity import languages, password_sign_in, sessions
 from identity.models import User
 from identity.password_sign_in import SignInError, TooManyAttemptsError
+from identity.proven_identities import Proven
 from identity.provider import authorization
 from identity.provider.errors import RequestNotTrustedError, RequestRefusedError
-from identity.sessions import open_sessions
-from identity.sessions.proof import RECENT, SignInProof
+from identity.sign_in_proof import RECENT, SignInProof
 from transferapi.rest.http import authentication
 from transferapi.rest.http.trusted_proxies import address_of
 from webui import cookies
@@ -57,8 +55,8 @@ def complete(
     request.session[SIGNED_IN_FOR], request.session[SIGNED_IN_ANEW] = _digest(after), anew
     request.session[SIGNED_IN_WITH] = "" if proven is None else proven.username
     browser = request.headers.get("User-Agent", "")
-    request.session[open_sessions.ORIGIN] = open_sessions.origin_of(way, address_of(request), browser, now)
-    preferences.begin_with(user, translation.get_language() or "")
+    request.session[sessions.ORIGIN] = sessions.origin_of(way, address_of(request), browser, now)
+    languages.begin_with(user, translation.get_language() or "")
     answer = HttpResponseRedirect(after)
     if not password_sign_in.device_of(device(request), user.username):
         # The cookie stays after the session: the browser of an attacker cannot get one.
@@ -92,7 +90,7 @@ def signed_in_recently(request: HttpRequest) -> bool:
 def is_anew(request: HttpRequest) -> bool:
     """Whether the user was asked to sign in just now, for this very address."""
     asked_for = request.session.get(SIGNED_IN_FOR) == _digest(request.get_full_path())
-    begun_at = float(request.session.get(open_sessions.ORIGIN, {}).get("begun_at") or 0.0)
+    begun_at = float(request.session.get(sessions.ORIGIN, {}).get("begun_at") or 0.0)
     # A session that an earlier version of this service has begun has no note.
     return asked_for and request.session.get(SIGNED_IN_ANEW, True) and time.time() - begun_at < RECENT
 

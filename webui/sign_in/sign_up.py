@@ -11,19 +11,18 @@ from django.utils.translation import gettext as _
 from django.views.decorators.debug import sensitive_post_parameters, sensitive_variables
 from django.views.decorators.http import require_GET, require_http_methods
 
+from identity import password_recovery, sign_up
 from identity.error_categories import CategorizedError
 from identity.hidden import Secret
 from identity.password_sign_in import SignInError
-from identity.passwords import recovery
-from identity.sign_up import requests, rules
-from identity.sign_up.errors import (
+from identity.sign_up import (
     AddressRefusedError,
     InvitationRefusedError,
     NameRefusedError,
     SignUpError,
     SignUpLinkLapsedError,
 )
-from identity.sign_up.policy import SignUp
+from identity.sign_up_policy import SignUp
 from transferapi.rest.http.errors import meaning
 from transferapi.rest.http.trusted_proxies import address_of
 from webui import cookies
@@ -42,14 +41,14 @@ KEPT = 3600
 @require_http_methods(["GET", "HEAD", "POST"])
 def ask(request: HttpRequest) -> HttpResponse:
     """The form. Its answer is the same whether the address has an account or not."""
-    if not rules.is_offered() or not recovery.is_offered():
+    if not sign_up.is_offered() or not password_recovery.is_offered():
         text = _("The operator of this service makes the accounts. Ask there for one.")
         return problem(request, 404, _("You cannot make an account here"), text)
     if request.method != "POST":
         return _form(request)
     address = request.POST.get("email", "")
     try:
-        requests.ask(address, address_of(request), invitation_of(request))
+        sign_up.ask(address, address_of(request), invitation_of(request))
     except SignInError as error:
         return refused(_form(request, address, said(error.reason), status_of(error)), error)
     except AddressRefusedError as error:
@@ -59,7 +58,7 @@ def ask(request: HttpRequest) -> HttpResponse:
         if isinstance(error, InvitationRefusedError):
             answer.delete_cookie(INVITATION_COOKIE)
         return answer
-    hours = int(requests.LIFETIME.total_seconds() // 3600)
+    hours = int(sign_up.LIFETIME.total_seconds() // 3600)
     return show(request, "signup_sent.html", {"title": _("Look into your mailbox"), "hours": hours})
 
 
@@ -92,7 +91,7 @@ def unknown(
         "name": name,
         "after": after,
         "back": "",
-        "sign_up": rules.is_offered(),
+        "sign_up": sign_up.is_offered(),
         "username": request.POST.get("username", "")[:40],
         "wrong": wrong,
         **more,
@@ -106,7 +105,7 @@ def account(request: HttpRequest) -> HttpResponse:
     """The form for the account. It signs nobody in: the link may be in the hands of who reads along."""
     code = Secret(request.COOKIES.get(LINK_COOKIE, ""))
     try:
-        email = requests.find(code, address_of(request))
+        email = sign_up.find_address(code, address_of(request))
         if request.method != "POST":
             return _account_form(request, email)
         return _make(request, code, email)
@@ -122,7 +121,7 @@ def _make(request: HttpRequest, code: Secret, email: str) -> HttpResponse:
     if new.value != request.POST.get("repeated", ""):
         return _account_form(request, email, repeated=_("The two passwords are not the same."))
     try:
-        user = requests.finish(code, request.POST.get("username", ""), request.POST.get("full_name", "").strip(), new)
+        user = sign_up.finish(code, request.POST.get("username", ""), request.POST.get("full_name", "").strip(), new)
     except NameRefusedError as error:
         return _account_form(request, email, username=said(error.reason))
     except SignInError as error:
@@ -136,10 +135,10 @@ def _make(request: HttpRequest, code: Secret, email: str) -> HttpResponse:
 
 def _form(request: HttpRequest, email: str = "", wrong: str = "", status: int = 200) -> HttpResponse:
     invited = invitation_of(request) is not None
-    policy = rules.policy()
+    policy = sign_up.policy()
     context = {
         "title": _("Make an account"),
-        "email": email[: rules.MAX_EMAIL],
+        "email": email[: sign_up.MAX_EMAIL],
         "wrong": {"email": wrong},
         "invited": invited,
         "needs_invitation": policy.kind is SignUp.INVITATION and not invited,

@@ -14,9 +14,9 @@ from django.utils.safestring import SafeString, mark_safe
 from django.utils.translation import gettext as _
 
 from endpoints.errors import StepUpRequiredError
-from identity.linked import shown
+from identity import shown_names
 from identity.models import User
-from webui import assets, icons
+from webui import assets
 from webui.sign_in import step_up
 
 register = template.Library()
@@ -34,7 +34,7 @@ def asset(name: str) -> str:
 @register.simple_tag
 def icon(name: str, size: int = 20, label: str = "") -> SafeString:
     """An icon; label: its meaning, where no text beside it says it."""
-    return icons.svg(name, size, label)
+    return assets.svg(name, size, label)
 
 
 @register.filter
@@ -45,7 +45,7 @@ def name(text: object) -> SafeString:
 
 @register.filter
 def shown_name(user: User) -> str:
-    return shown.short_name_of(user)
+    return shown_names.short_name_of(user)
 
 
 @register.filter
@@ -151,7 +151,7 @@ def field(
         value,
         flat,
         format_html('<span class="hint" id="{}-hint">{}</span>', at, hint) if hint else "",
-        format_html('<span class="wrong" id="{}-wrong">{}{}</span>', at, icons.svg("alert", 16), wrong)
+        format_html('<span class="wrong" id="{}-wrong">{}{}</span>', at, assets.svg("alert", 16), wrong)
         if wrong
         else "",
     )

@@ -12,7 +12,7 @@ from identity.federation.errors import ProofRefusedError
 from identity.federation.providers import Provider
 from identity.federation.requests import Reach, ask, json_of, object_of
 from identity.http.web_address import Url, parse_url
-from identity.linked.proven import Proven, name_at
+from identity.proven_identities import Proven, name_at
 
 from .metadata import Metadata
 

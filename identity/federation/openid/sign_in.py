@@ -24,7 +24,7 @@ from identity.federation import freshness
 from identity.federation.errors import ProofRefusedError, ProviderAnswerError, ProviderRefusedError
 from identity.federation.providers import Provider
 from identity.federation.requests import Reach, ask, json_of, object_of
-from identity.linked.proven import Proven, name_at
+from identity.proven_identities import Proven, name_at
 
 from . import github, id_tokens
 from .metadata import Metadata, metadata_of

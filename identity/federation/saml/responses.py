@@ -19,7 +19,7 @@ from lxml import etree
 from identity import user_names
 from identity.federation.errors import ProofRefusedError, ProviderRefusedError
 from identity.federation.pending import check_first_use
-from identity.linked.proven import Proven, name_at
+from identity.proven_identities import Proven, name_at
 
 from . import directory
 from .decryption import decrypt

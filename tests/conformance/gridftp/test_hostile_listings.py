@@ -28,8 +28,8 @@ from identity.models import User
 from tests.integration.cast import make_user
 from tests.integration.rest import Api, assert_error
 from transferapi.rest.http import long_answers
-from webui.transfer import panes
-from webui.transfer.panes import Pane
+from webui import transfer
+from webui.transfer import Pane
 
 Listing = Callable[[], Iterator[bytes]]
 LS = "/operation/endpoint/place/ls"
@@ -194,7 +194,7 @@ def test_an_incomplete_listing_is_refused_unless_the_client_takes_it_and_a_page_
     assert (last["DATA_TYPE"], last["total"], last["incomplete"]) == ("listing_end", 2, body["incomplete"])
 
     pane = Pane("origin", path="/", endpoint=registry.resolve(alice, "place", Permission.BROWSE))
-    panes.fill(alice, [pane])
+    transfer.fill_panes(alice, [pane])
     assert [entry.name for entry in pane.entries] == ["a", "c"]
     assert pane.incomplete == body["incomplete"]
 

@@ -17,7 +17,7 @@ from endpoints.gridftp.login import GsiLogin
 from identity.gsi.errors import RevokedError
 from identity.gsi.trust import TrustFolder
 from identity.gsi.x509 import X509Credential
-from identity.issuers import myproxy, myproxy_errors
+from identity.issuers import myproxy
 from tests.gridftp.authority import Authority
 from tests.gridftp.myproxy import MyProxyServer
 from tests.gridftp.toolkit import ToolkitServer
@@ -81,9 +81,9 @@ def test_the_online_authority_certifies_a_key_of_ours(
     credential = logon(server, "carol", "her = passphrase=é")
     assert credential.identity == authority.user_subject("carol")
     assert not credential.is_proxy
-    with pytest.raises(myproxy_errors.BadPassphraseError, match="does not accept this passphrase"):
+    with pytest.raises(myproxy.BadPassphraseError, match="does not accept this passphrase"):
         logon(server, "carol", "not her passphrase")
-    with pytest.raises(myproxy_errors.UnknownUserError, match='"dave"'):
+    with pytest.raises(myproxy.UnknownUserError, match='"dave"'):
         logon(server, "dave", "her = passphrase=é")
 
 
@@ -101,20 +101,20 @@ async def test_what_was_got_logs_in(
 
 @pytest.mark.parametrize("passphrase", ["wrong horse", "x", "c" * 1000, "correct horse\t", "PASSPHRASE=correct horse"])
 def test_a_wrong_passphrase_is_told_as_such(left: MyProxyServer, passphrase: str) -> None:
-    with pytest.raises(myproxy_errors.BadPassphraseError) as refused:
+    with pytest.raises(myproxy.BadPassphraseError) as refused:
         logon(left, "alice", passphrase)
     assert refused.value.reason == "The MyProxy server does not accept this passphrase."
 
 
 def test_an_unknown_user_is_told_as_such(left: MyProxyServer) -> None:
-    with pytest.raises(myproxy_errors.UnknownUserError, match='no credential for the user "nobody"'):
+    with pytest.raises(myproxy.UnknownUserError, match='no credential for the user "nobody"'):
         logon(left, "nobody", "correct horse")
 
 
 def test_a_server_with_another_name_is_told_nothing(left: MyProxyServer, authority: Authority) -> None:
-    with pytest.raises(myproxy_errors.WrongServerError, match=r"not that of myproxy\.example\.org"):
+    with pytest.raises(myproxy.WrongServerError, match=r"not that of myproxy\.example\.org"):
         logon(left, "alice", "correct horse", server_name="myproxy.example.org")
-    with pytest.raises(myproxy_errors.WrongServerError):
+    with pytest.raises(myproxy.WrongServerError):
         logon(left, "alice", "correct horse", subject=authority.user_subject("localhoax"))
     named = logon(left, "alice", "correct horse", server_name="myproxy.example.org", subject=left.host.subject)
     assert named.identity == authority.user_subject("alice")
@@ -123,7 +123,7 @@ def test_a_server_with_another_name_is_told_nothing(left: MyProxyServer, authori
 def test_a_server_of_an_authority_that_is_not_trusted_is_told_nothing(
     left: MyProxyServer, other_authority: Authority
 ) -> None:
-    with pytest.raises(myproxy_errors.UntrustedServerError, match="not trusted here"):
+    with pytest.raises(myproxy.UntrustedServerError, match="not trusted here"):
         logon(left, "alice", "correct horse", trust=TrustFolder(other_authority.certificates))
 
 
@@ -137,9 +137,7 @@ def test_a_server_whose_own_certificate_has_expired_is_told_as_such(
     shutil.copy(expired.certificate, host.certificate)
     shutil.copy(expired.key, host.key)
     for _ in range(3):
-        with pytest.raises(
-            myproxy_errors.ServerFailedError, match=r"authentication failed.*its administrator"
-        ) as failed:
+        with pytest.raises(myproxy.ServerFailedError, match=r"authentication failed.*its administrator") as failed:
             logon(server, "alice", "correct horse")
         assert failed.value.said == "authentication failed"
 
@@ -155,11 +153,11 @@ def test_a_user_who_was_revoked_gets_nothing(
     trust = TrustFolder(Path(shutil.copytree(issuer.certificates, tmp_path / "trust")))
     assert logon(server, "bob", "bob's horse", trust=trust).identity == "/O=Third/CN=bob"
     issuer.revoke([bob])
-    with pytest.raises(myproxy_errors.LogonRefusedError):
+    with pytest.raises(myproxy.LogonRefusedError):
         logon(server, "bob", "bob's horse")
     for revoked in issuer.certificates.glob("*.r0"):
         # The server has not heard of it; we have.
         revoked.rename(trust.path / revoked.name)
-    with pytest.raises(myproxy_errors.BadCredentialError, match="revoked") as refused:
+    with pytest.raises(myproxy.BadCredentialError, match="revoked") as refused:
         logon(server, "bob", "bob's horse", trust=trust)
     assert isinstance(refused.value.refused, RevokedError)

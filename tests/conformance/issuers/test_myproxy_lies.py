@@ -22,7 +22,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 from deploy.endpoint.authority import CertificateFiles
 from identity.gsi.errors import ExpiredError, UnknownAuthorityError
 from identity.gsi.trust import TrustFolder
-from identity.issuers import myproxy, myproxy_errors
+from identity.issuers import myproxy
 from tests import hostile_certificates as make
 from tests.gridftp.authority import Authority
 from tests.identity_providers.lying_myproxy import YES, Caller, LyingServer, server_context, sign
@@ -47,13 +47,13 @@ def lie(authority: Authority, host_of: Callable[[Authority], CertificateFiles]) 
 
 
 @pytest.fixture
-def refused(authority: Authority) -> Callable[..., myproxy_errors.MyProxyError]:
+def refused(authority: Authority) -> Callable[..., myproxy.MyProxyError]:
     """`refused(server)`: the error that logging on there ends with, after a look that it keeps the secret."""
 
-    def logon(server: LyingServer, **more: Any) -> myproxy_errors.MyProxyError:
+    def logon(server: LyingServer, **more: Any) -> myproxy.MyProxyError:
         more = {"server_name": "localhost", "username": "alice", "timeout": 10.0, **more}
         more = {"trust": TrustFolder(authority.certificates), **more}
-        with pytest.raises(myproxy_errors.MyProxyError) as caught:
+        with pytest.raises(myproxy.MyProxyError) as caught:
             myproxy.logon(
                 ["127.0.0.1"],
                 server.port,
@@ -67,7 +67,7 @@ def refused(authority: Authority) -> Callable[..., myproxy_errors.MyProxyError]:
     return logon
 
 
-def keeps_the_secret(error: myproxy_errors.MyProxyError) -> None:
+def keeps_the_secret(error: myproxy.MyProxyError) -> None:
     """Neither text, nor attributes, nor the local variables of any frame of ours, nor what it came from, hold it."""
     assert error.__cause__ is None
     assert error.__context__ is None
@@ -151,7 +151,7 @@ def test_a_server_that_hangs_is_given_up(lie: Callable[..., LyingServer], refuse
     behave, step = HANGS[where]
     # The limit is that of the whole sign-in, in which a busy machine has to make a key.
     error = refused(lie(behave), timeout=3.0)
-    assert isinstance(error, myproxy_errors.MyProxyTimeoutError), error
+    assert isinstance(error, myproxy.MyProxyTimeoutError), error
     assert error.reason == f"The MyProxy server did not {step} within 3 s; try again later."
 
 
@@ -163,7 +163,7 @@ def test_a_server_that_hangs_before_the_end_is_given_up(
         caller.hang()
 
     error = refused(lie(behave), timeout=3.0)
-    assert isinstance(error, myproxy_errors.MyProxyTimeoutError)
+    assert isinstance(error, myproxy.MyProxyTimeoutError)
     assert error.step == "say that it is done"
 
 
@@ -172,7 +172,7 @@ def test_a_server_that_hangs_before_or_in_the_handshake_is_given_up(
     lie: Callable[..., LyingServer], refused: Any, sent: bytes
 ) -> None:
     error = refused(lie(lambda caller: hang_after(caller, sent), None), timeout=1.0)
-    assert isinstance(error, myproxy_errors.MyProxyTimeoutError)
+    assert isinstance(error, myproxy.MyProxyTimeoutError)
     assert error.step == "begin TLS"
 
 
@@ -183,7 +183,7 @@ def test_a_server_that_does_not_speak_tls_is_told_as_such(
     lie: Callable[..., LyingServer], refused: Any, sent: bytes
 ) -> None:
     server = lie(lambda caller: hang_after(caller, sent), None)
-    assert isinstance(refused(server), myproxy_errors.MyProxyProtocolError)
+    assert isinstance(refused(server), myproxy.MyProxyProtocolError)
 
 
 def test_a_server_with_an_old_tls_is_refused(
@@ -198,7 +198,7 @@ def test_a_server_with_an_old_tls_is_refused(
         context.set_ciphers("ALL:@SECLEVEL=0")
         context.minimum_version = ssl.TLSVersion.TLSv1
         context.maximum_version = ssl.TLSVersion.TLSv1_1
-    assert isinstance(refused(lie(Caller.request, context)), myproxy_errors.MyProxyProtocolError)
+    assert isinstance(refused(lie(Caller.request, context)), myproxy.MyProxyProtocolError)
 
 
 def after_request(*parts: bytes) -> Behave:
@@ -277,26 +277,26 @@ LIES: dict[str, Behave] = {
 
 @pytest.mark.parametrize("what", LIES)
 def test_a_server_that_lies_is_told_as_such(lie: Callable[..., LyingServer], refused: Any, what: str) -> None:
-    assert isinstance(refused(lie(LIES[what])), myproxy_errors.MyProxyProtocolError)
+    assert isinstance(refused(lie(LIES[what])), myproxy.MyProxyProtocolError)
 
 
 @pytest.mark.parametrize(
     ("said", "kind", "reason"),
     [
-        ("RESPONSE=1\nERROR=invalid password", myproxy_errors.BadPassphraseError, "does not accept this passphrase"),
+        ("RESPONSE=1\nERROR=invalid password", myproxy.BadPassphraseError, "does not accept this passphrase"),
         (
             "RESPONSE=1\nERROR=unknown username: alice",
-            myproxy_errors.UnknownUserError,
+            myproxy.UnknownUserError,
             'no credential for the user "alice"',
         ),
-        ("RESPONSE=1\nERROR=the disk\nERROR=is full", myproxy_errors.LogonRefusedError, 'It says: "the disk is full".'),
-        ("RESPONSE=1", myproxy_errors.LogonRefusedError, "The MyProxy server refused."),
-        ("RESPONSE=1\nERROR=\x1b[2J\a\x85bad\u202e", myproxy_errors.LogonRefusedError, 'It says: "[2J bad".'),
-        ("RESPONSE=2\nAUTHORIZATION_DATA=x", myproxy_errors.LogonRefusedError, "requires more than a passphrase"),
+        ("RESPONSE=1\nERROR=the disk\nERROR=is full", myproxy.LogonRefusedError, 'It says: "the disk is full".'),
+        ("RESPONSE=1", myproxy.LogonRefusedError, "The MyProxy server refused."),
+        ("RESPONSE=1\nERROR=\x1b[2J\a\x85bad\u202e", myproxy.LogonRefusedError, 'It says: "[2J bad".'),
+        ("RESPONSE=2\nAUTHORIZATION_DATA=x", myproxy.LogonRefusedError, "requires more than a passphrase"),
     ],
 )
 def test_a_refusal_is_told_in_words_that_can_be_shown(
-    lie: Callable[..., LyingServer], refused: Any, said: str, kind: type[myproxy_errors.MyProxyError], reason: str
+    lie: Callable[..., LyingServer], refused: Any, said: str, kind: type[myproxy.MyProxyError], reason: str
 ) -> None:
     for behave in (after_request, after_key):
         error = refused(lie(behave(f"VERSION=MYPROXYv2\n{said}\n\0".encode())))
@@ -332,17 +332,17 @@ def test_a_certificate_for_another_key_is_refused(
     lie: Callable[..., LyingServer], refused: Any, authority: Authority
 ) -> None:
     other = rsa.generate_private_key(public_exponent=65537, key_size=2048).public_key()
-    assert isinstance(refused(lie(after_key(b"\1" + sign(authority, other), YES))), myproxy_errors.ForeignKeyError)
+    assert isinstance(refused(lie(after_key(b"\1" + sign(authority, other), YES))), myproxy.ForeignKeyError)
 
 
 def test_a_certificate_that_is_no_good_is_refused(
     lie: Callable[..., LyingServer], refused: Any, authority: Authority, other_authority: Authority
 ) -> None:
     expired = refused(lie(partial(give, authority=authority, days=-1)))
-    assert isinstance(expired, myproxy_errors.BadCredentialError)
+    assert isinstance(expired, myproxy.BadCredentialError)
     assert isinstance(expired.refused, ExpiredError)
     foreign = refused(lie(partial(give, authority=other_authority)))
-    assert isinstance(foreign, myproxy_errors.BadCredentialError)
+    assert isinstance(foreign, myproxy.BadCredentialError)
     assert isinstance(foreign.refused, UnknownAuthorityError)
 
 
@@ -350,8 +350,8 @@ def test_a_refusal_after_the_certificates_counts(
     lie: Callable[..., LyingServer], refused: Any, authority: Authority
 ) -> None:
     no = b"VERSION=MYPROXYv2\nRESPONSE=1\nERROR=sorry\n\0"
-    assert isinstance(refused(lie(partial(give, authority=authority, end=no))), myproxy_errors.LogonRefusedError)
-    assert isinstance(refused(lie(partial(give, authority=authority, end=b""))), myproxy_errors.MyProxyProtocolError)
+    assert isinstance(refused(lie(partial(give, authority=authority, end=no))), myproxy.LogonRefusedError)
+    assert isinstance(refused(lie(partial(give, authority=authority, end=b""))), myproxy.MyProxyProtocolError)
 
 
 def test_a_persons_proxy_that_is_called_like_the_server_is_not_the_server(
@@ -367,7 +367,7 @@ def test_a_persons_proxy_that_is_called_like_the_server_is_not_the_server(
         files[1].write_bytes(make.key_pem(holder.key))
         server = lie(hang_after_request, server_context(CertificateFiles(*files)))
         error = refused(server, trust=TrustFolder(make.trust(tmp_path, ca)), timeout=2.0)
-        assert type(error) is (myproxy_errors.MyProxyTimeoutError if number else myproxy_errors.WrongServerError), error
+        assert type(error) is (myproxy.MyProxyTimeoutError if number else myproxy.WrongServerError), error
         assert (PASSPHRASE.encode() in server.told) == bool(number)
 
 
@@ -375,11 +375,11 @@ def test_a_server_that_is_not_the_one_we_mean_is_told_nothing(
     lie: Callable[..., LyingServer], refused: Any, authority: Authority, other_authority: Authority
 ) -> None:
     pretenders = {
-        myproxy_errors.WrongServerError: [
+        myproxy.WrongServerError: [
             authority.issue_host(["evil.example.org"]),
             authority.issue_host(["localhost.evil.example.org"]),
         ],
-        myproxy_errors.UntrustedServerError: [
+        myproxy.UntrustedServerError: [
             other_authority.issue_host(["localhost"]),
             CertificateFiles(authority.ca_certificate, authority.ca_key),
             authority.issue_user("alice"),
@@ -398,7 +398,7 @@ def test_a_server_that_is_not_the_one_we_mean_is_told_nothing(
 def test_nobody_there_is_told_as_such(refused: Any, lie: Callable[..., LyingServer]) -> None:
     server = lie(Caller.request)
     server.close()
-    assert isinstance(refused(server), myproxy_errors.MyProxyUnreachableError)
+    assert isinstance(refused(server), myproxy.MyProxyUnreachableError)
 
 
 @pytest.mark.parametrize("username", ["", "a\nCOMMAND=3", "a\0", "a\r", "x" * 257, "a\udcff"])
@@ -406,13 +406,13 @@ def test_a_user_name_that_could_say_more_is_refused(
     lie: Callable[..., LyingServer], refused: Any, username: str
 ) -> None:
     server = lie(Caller.request)
-    assert isinstance(refused(server, username=username), myproxy_errors.MyProxyInputError)
+    assert isinstance(refused(server, username=username), myproxy.MyProxyInputError)
     assert bytes(server.told) == b""
 
 
 @pytest.mark.parametrize("passphrase", ["", "a\nUSERNAME=bob", "a\0b", "a\rb", "x" * 1025, "é" * 513, "a\udcff"])
 def test_a_passphrase_that_could_say_more_is_refused(authority: Authority, passphrase: str) -> None:
-    with pytest.raises(myproxy_errors.MyProxyInputError, match="passphrase") as caught:
+    with pytest.raises(myproxy.MyProxyInputError, match="passphrase") as caught:
         myproxy.logon(
             ["192.0.2.1"],
             7512,

@@ -28,7 +28,7 @@ from tests.integration.activated import proxy_of
 from tests.integration.cast import submit
 from tests.integration.shared import give, make_share
 from tests.store_connections import close_connections
-from transferapi.rest.transfer.tasks import documents
+from transferapi.rest.transfer import task_documents
 from transferapi.tasks.models import WITH_OWNERS, Event, Task
 from transferapi.tasks.worker.protection import CODE
 
@@ -92,7 +92,7 @@ def gsi(
 
 
 def seen(task: Task) -> dict[str, Any]:
-    return documents.task(Task.objects.select_related(*WITH_OWNERS).get(pk=task.pk))
+    return task_documents.task(Task.objects.select_related(*WITH_OWNERS).get(pk=task.pk))
 
 
 def after_a_fault(task: Task) -> dict[str, Any]:

@@ -14,9 +14,8 @@ from cryptography.hazmat.primitives.asymmetric import ed25519
 from deploy import cli
 from deploy.stack.errors import StackError
 from endpoints.models import Endpoint
+from identity import one_time_codes, ssh_keys
 from identity.models import AuditEvent, Passkey, User
-from identity.one_time_codes import services as one_time_codes
-from identity.ssh_keys import services as ssh_keys
 from tests.integration.identity.test_ssh_keys import new_line
 from transferapi.config import load
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from deploy.stack.home import new_rsa_key
-from identity.provider.signing_keys import key_file
+from identity.provider import signing_key_file
 from transferapi.config import CHECKOUT
 
 
@@ -35,12 +35,12 @@ def test_the_new_content_is_printed_and_the_file_stays(key: Path) -> None:
     before = key.read_text()
     done = oidc(key, "rotate", "--to", "-")
     assert (done.returncode, key.read_text()) == (0, before), done.stderr
-    old, new = key_file.parse(done.stdout)
+    old, new = signing_key_file.parse(done.stdout)
     assert old.pem == before.strip()
     assert new.signs_from is not None
     assert [words.split()[1] for words in done.stderr.splitlines()] == ["signs,", "signs"]
     leaked = oidc(key, "rotate", "--leaked", "--to", "-")
-    [only] = key_file.parse(leaked.stdout)
+    [only] = signing_key_file.parse(leaked.stdout)
     assert only.pem not in (old.pem, new.pem)
 
 
@@ -48,7 +48,7 @@ def test_the_new_content_goes_to_another_file(key: Path) -> None:
     before, target = key.read_text(), key.parent / "oidc-key.new"
     done = oidc(key, "rotate", "--to", str(target))
     assert (done.returncode, key.read_text(), "PRIVATE" in done.stdout) == (0, before, False), done.stderr
-    assert len(key_file.parse(target.read_text())) == 2
+    assert len(signing_key_file.parse(target.read_text())) == 2
     assert target.stat().st_mode & 0o777 == 0o600
 
 

@@ -13,7 +13,7 @@ from deploy.stack import prepare
 from deploy.stack.errors import StackError
 from deploy.stack.home import Home
 from identity import tokens
-from identity.audit.origin import OPERATOR, Origin, comes_from
+from identity.call_origin import OPERATOR, Origin, comes_from
 from identity.models import ApiToken, AuditEvent, User
 from transferapi.config import load
 from transferapi.tasks.models import Mail

@@ -9,12 +9,11 @@ import pytest
 
 from deploy import cli
 from deploy.stack.errors import StackError
+from identity import linked_identities as linked
 from identity import tokens
-from identity.audit.origin import OPERATOR, Origin, comes_from
-from identity.linked import services as linked
-from identity.linked.models import LinkedIdentity
-from identity.linked.proven import Proven
-from identity.models import AuditEvent, Passkey, RecoveryLink, User
+from identity.call_origin import OPERATOR, Origin, comes_from
+from identity.models import AuditEvent, LinkedIdentity, Passkey, RecoveryLink, User
+from identity.proven_identities import Proven
 from tests.integration.provider import CALLBACK, make
 from transferapi.config import load
 

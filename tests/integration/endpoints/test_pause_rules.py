@@ -26,10 +26,9 @@ from endpoints.models import Endpoint, PauseRule
 from endpoints.pause_rules import FLAGS, MAX_MESSAGE, MAX_RULES, PausableOperation
 from endpoints.permissions import Permission, may
 from endpoints.sharing import roles
-from identity.groups import memberships
-from identity.groups import services as groups
-from identity.groups.memberships import MembershipAction
-from identity.groups.memberships import MembershipVerb as GroupVerb
+from identity import group_memberships, groups
+from identity.group_memberships import MembershipAction
+from identity.group_memberships import MembershipVerb as GroupVerb
 from identity.models import User
 from tests.integration.cast import all_at_once, later, make_endpoint, make_user
 from tests.integration.shared import give, make_share
@@ -279,7 +278,7 @@ def test_the_database_says_of_whom_an_endpoint_is_run_as_the_function_does(
     grant(bob, public, charlie, "activity_manager")
     grant(alice, share, dave, "access_manager")
     group = groups.create(alice, name="operators").group
-    memberships.act(alice, group.pk, [MembershipAction(GroupVerb.ADD, dave.pk)])
+    group_memberships.act(alice, group.pk, [MembershipAction(GroupVerb.ADD, dave.pk)])
     roles.create(bob, ref(public), "group", str(group.pk), "activity_monitor")
     gone = make_endpoint(alice, "gone")
     Endpoint.objects.filter(pk=gone.pk).update(deleted_at=datetime.now(UTC) - timedelta(days=1))

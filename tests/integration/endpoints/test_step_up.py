@@ -16,12 +16,11 @@ from endpoints.models import Endpoint
 from endpoints.permissions import Permission
 from endpoints.sharing import access_rules, shares
 from endpoints.sharing.access_rules import RuleSpec
+from identity import linked_identities as linked
 from identity import tokens, user_names
-from identity.linked import services as linked
-from identity.linked.models import LinkedIdentity
-from identity.linked.proven import Proven
-from identity.models import OneTimeCodeSecret, User
-from identity.sessions.proof import Background, Present, SignInProof, proven_by
+from identity.models import LinkedIdentity, OneTimeCodeSecret, User
+from identity.proven_identities import Proven
+from identity.sign_in_proof import Background, Present, SignInProof, proven_by
 from tests.integration.cast import submit, take, transfer_request
 from tests.integration.pages import Browser
 from tests.integration.rest import Api

@@ -8,8 +8,7 @@ import pytest
 import redis
 from django.core.cache import cache
 
-from identity import counters, password_sign_in
-from identity.audit import log as audit
+from identity import audit, counters, password_sign_in
 from identity.hidden import Secret
 from identity.models import User
 from identity.password_sign_in import WrongPasswordError

@@ -11,14 +11,12 @@ from oauth2_provider.models import AccessToken, Application
 
 from endpoints.models import Endpoint, Role
 from endpoints.sharing import roles
-from identity import password_sign_in, tokens, users
-from identity.administration import deactivation
-from identity.administration.deactivation import NotDeactivatedError, StaffStaysError
+from identity import deactivation, password_sign_in, ssh_keys, tokens, users
 from identity.clock import moment
+from identity.deactivation import NotDeactivatedError, StaffStaysError
 from identity.hidden import Secret
 from identity.models import ApiToken, AuditEvent, SshPublicKey, User, UserSession
 from identity.provider import applications, bearer, issue, scopes
-from identity.ssh_keys import services as ssh_keys
 from identity.users import NotStaffError, OwnAccountError, UserNotFoundError
 from tests.integration.cast import submit, take
 from tests.integration.identity.test_ssh_keys import new_line

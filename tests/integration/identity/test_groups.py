@@ -9,11 +9,18 @@ from functools import partial
 import pytest
 from pytest_django import DjangoAssertNumQueries
 
-from identity.groups import memberships
-from identity.groups import services as groups
-from identity.groups.errors import GroupForbiddenError, GroupInvalidError, GroupNotFoundError, TooManyGroupsError
-from identity.groups.memberships import ActionRefusal, MembershipAction, MembershipVerb
-from identity.groups.services import GroupRole, MembershipContext, MembershipStatus, Policies
+from identity import group_memberships, groups
+from identity.group_memberships import ActionRefusal, MembershipAction, MembershipVerb
+from identity.groups import (
+    GroupForbiddenError,
+    GroupInvalidError,
+    GroupNotFoundError,
+    GroupRole,
+    MembershipContext,
+    MembershipStatus,
+    Policies,
+    TooManyGroupsError,
+)
 from identity.models import Group, Membership, User
 from tests.integration.cast import all_at_once, make_user
 
@@ -29,7 +36,7 @@ def act(
 ) -> list[str]:
     """The status of each that it was done to, or the code of the refusal."""
     actions = [MembershipAction(verb, one.pk, role, fields) for one in whom or [user]]
-    found = memberships.act(user, group.pk, actions)
+    found = group_memberships.act(user, group.pk, actions)
     return [one.result.code if isinstance(one.result, ActionRefusal) else one.result.status for one in found]
 
 
@@ -275,7 +282,7 @@ def test_a_manager_does_not_undo_what_an_admin_has_offered(
     assert act(bob, group, verb, charlie) == ["invited" if verb is MembershipVerb.INVITE else "active"]
 
 
-@pytest.mark.parametrize("verb", sorted(set(MembershipVerb) - memberships.OWN))
+@pytest.mark.parametrize("verb", sorted(set(MembershipVerb) - group_memberships.OWN))
 def test_members_and_strangers_do_nothing_to_others(
     alice: User, bob: User, charlie: User, group: Group, verb: MembershipVerb
 ) -> None:
@@ -290,7 +297,7 @@ def test_members_and_strangers_do_nothing_to_others(
             act(charlie, group, verb, bob)
 
 
-@pytest.mark.parametrize("verb", sorted(memberships.OWN))
+@pytest.mark.parametrize("verb", sorted(group_memberships.OWN))
 def test_nobody_answers_for_another(alice: User, bob: User, group: Group, verb: MembershipVerb) -> None:
     for status in MembershipStatus:
         put(bob, group, status)
@@ -314,7 +321,7 @@ def test_an_action_wants_the_membership_that_it_is_about(
     alice: User, bob: User, group: Group, verb: MembershipVerb, right: set[str]
 ) -> None:
     policies(alice, group, group_visibility="authenticated")
-    actor = bob if verb in memberships.OWN else alice
+    actor = bob if verb in group_memberships.OWN else alice
     assert act(actor, group, verb, bob) == ["WRONG_STATUS"]
     done = set()
     for status in MembershipStatus:
@@ -346,7 +353,7 @@ def test_the_actions_that_are_told_to_be_possible_are(alice: User, bob: User, gr
     policies(alice, group, group_visibility="authenticated", join_requests=True)
 
     def told(user: User) -> set[str]:
-        return set(memberships.allowed(user, groups.get(user, group.pk)))
+        return set(group_memberships.allowed(user, groups.get(user, group.pk)))
 
     others = {"add", "approve", "invite", "reject", "remove"}
     assert told(alice) == others | {"change_role", "leave"}
@@ -373,21 +380,21 @@ def test_a_right_that_is_missing_refuses_the_whole_request(alice: User, bob: Use
     put(bob, group, "active", "manager")
     both = [MembershipAction(MembershipVerb.ADD, charlie.pk), MembershipAction(MembershipVerb.CHANGE_ROLE, alice.pk)]
     with pytest.raises(GroupForbiddenError):
-        memberships.act(bob, group.pk, both)
+        group_memberships.act(bob, group.pk, both)
     assert activation_status(charlie, group) is None
 
 
 def test_a_request_is_bounded_and_names_each_once(alice: User, bob: User, group: Group) -> None:
     twice = [MembershipAction(MembershipVerb.ADD, bob.pk), MembershipAction(MembershipVerb.INVITE, bob.pk)]
-    many = [MembershipAction(MembershipVerb.ADD, uuid.uuid4()) for _ in range(memberships.MAX_ACTIONS + 1)]
+    many = [MembershipAction(MembershipVerb.ADD, uuid.uuid4()) for _ in range(group_memberships.MAX_ACTIONS + 1)]
     for actions in ([], twice, many):
         with pytest.raises(GroupInvalidError):
-            memberships.act(alice, group.pk, actions)
+            group_memberships.act(alice, group.pk, actions)
     assert activation_status(bob, group) is None
 
 
 def test_a_group_is_full_one_day(alice: User, bob: User, group: Group, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memberships, "MAX_MEMBERS", 2)
+    monkeypatch.setattr(group_memberships, "MAX_MEMBERS", 2)
     dora = make_user("dora")
     assert act(alice, group, MembershipVerb.ADD, bob, dora) == ["active", "LIMIT_EXCEEDED"]
     assert act(alice, group, MembershipVerb.INVITE, dora) == ["LIMIT_EXCEEDED"]

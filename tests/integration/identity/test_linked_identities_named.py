@@ -8,12 +8,11 @@ from typing import Any
 import pytest
 
 from endpoints.models import AccessRule, Endpoint, PauseRule, Role
-from identity.groups import services as groups
-from identity.groups.services import Policies
-from identity.linked import services as linked
-from identity.linked.models import LinkedIdentity
-from identity.linked.proven import Proven
-from identity.models import Membership, User
+from identity import groups
+from identity import linked_identities as linked
+from identity.groups import Policies
+from identity.models import LinkedIdentity, Membership, User
+from identity.proven_identities import Proven
 from tests.integration.pages import PASSWORD, Browser
 from tests.integration.rest import Answer, Api, assert_error
 from tests.integration.shared import make_share

@@ -12,11 +12,10 @@ import pytest
 from django.core.cache import cache
 from django.db import connection
 
-from identity import password_sign_in
+from identity import one_time_codes, password_sign_in
 from identity.hidden import Secret
 from identity.models import OneTimeCodeSecret, RecoveryCode, User
-from identity.one_time_codes import services, totp
-from identity.one_time_codes.errors import (
+from identity.one_time_codes import (
     CodesEnabledError,
     CodesNotEnabledError,
     CodesUnreadableError,
@@ -50,7 +49,7 @@ class Phone:
         self.secret = base64.b32decode(secret.value)
 
     def code(self, off: int = 0) -> Secret:
-        return Secret(totp.code(self.secret, totp.step_at(time.time()) + off))
+        return Secret(one_time_codes.code_at(self.secret, one_time_codes.step_at(time.time()) + off))
 
     def wrong(self) -> Secret:
         right = {self.code(off).value for off in range(-2, 4)}
@@ -60,8 +59,8 @@ class Phone:
 @pytest.fixture
 def phone(alice: User) -> Phone:
     """alice signs in with codes. None of the present ones is used up."""
-    phone = Phone(services.begin_enrolment(alice).secret)
-    services.confirm(alice, phone.code())
+    phone = Phone(one_time_codes.begin_enrolment(alice).secret)
+    one_time_codes.confirm(alice, phone.code())
     OneTimeCodeSecret.objects.filter(user=alice).update(last_step=0)
     return phone
 
@@ -74,20 +73,20 @@ def password_of(user: User, address: str = HERE, device: str = "") -> PendingSig
 
 
 def test_a_user_signs_in_with_password_and_code_from_the_first_code_on(alice: User) -> None:
-    phone = Phone(services.begin_enrolment(alice).secret)
-    assert (services.enabled(alice), services.enrolling(alice)) == (False, True)
+    phone = Phone(one_time_codes.begin_enrolment(alice).secret)
+    assert (one_time_codes.enabled(alice), one_time_codes.enrolling(alice)) == (False, True)
     assert password_sign_in.sign_in("alice", Secret(PASSWORD), HERE) == alice
     with pytest.raises(CodeWrongError):
-        services.confirm(alice, phone.wrong())
-    recovery = services.confirm(alice, phone.code())
-    assert (services.enabled(alice), services.enrolling(alice)) == (True, False)
-    assert len({code.value for code in recovery}) == services.recovery_codes_left(alice) == 10
+        one_time_codes.confirm(alice, phone.wrong())
+    recovery = one_time_codes.confirm(alice, phone.code())
+    assert (one_time_codes.enabled(alice), one_time_codes.enrolling(alice)) == (True, False)
+    assert len({code.value for code in recovery}) == one_time_codes.recovery_codes_left(alice) == 10
     pending = password_of(alice)
     assert password_sign_in.finish(pending, phone.code(+1), HERE) == alice
 
 
 def test_the_address_for_authenticators_has_the_same_secret(alice: User) -> None:
-    enrolment = services.begin_enrolment(alice)
+    enrolment = one_time_codes.begin_enrolment(alice)
     assert f"secret={enrolment.secret.value}&" in enrolment.uri.value
     assert enrolment.secret.value not in repr(enrolment)
 
@@ -102,30 +101,30 @@ def test_a_wrong_password_is_refused_before_any_code(alice: User, phone: Phone) 
 
 def test_no_code_is_accepted_twice_and_none_before_the_last(alice: User, phone: Phone) -> None:
     next_one, present = phone.code(+1), phone.code()
-    services.verify(alice, next_one)
+    one_time_codes.verify(alice, next_one)
     for code in (next_one, present):
         with pytest.raises(CodeUsedError):
-            services.verify(alice, code)
+            one_time_codes.verify(alice, code)
 
 
 def test_the_code_of_the_enrolment_is_used_up(alice: User) -> None:
-    phone = Phone(services.begin_enrolment(alice).secret)
+    phone = Phone(one_time_codes.begin_enrolment(alice).secret)
     code = phone.code()
-    services.confirm(alice, code)
+    one_time_codes.confirm(alice, code)
     with pytest.raises(CodeUsedError):
-        services.verify(alice, code)
+        one_time_codes.verify(alice, code)
 
 
 @pytest.mark.django_db(transaction=True)
 def test_of_many_sign_ins_at_once_with_one_code_one_succeeds(alice: User, phone: Phone) -> None:
-    for code in (phone.code(), services.new_recovery_codes(alice)[0]):
+    for code in (phone.code(), one_time_codes.new_recovery_codes(alice)[0]):
         outcomes: list[str] = []
         gate = threading.Barrier(6)
 
         def sign_in(code: Secret = code, outcomes: list[str] = outcomes, gate: threading.Barrier = gate) -> None:
             try:
                 gate.wait(30)
-                services.verify(alice, code)
+                one_time_codes.verify(alice, code)
                 outcomes.append("accepted")
             except OneTimeCodeError:
                 outcomes.append("refused")
@@ -145,63 +144,66 @@ def test_of_many_sign_ins_at_once_with_one_code_one_succeeds(alice: User, phone:
 )
 def test_text_that_is_no_code_is_refused(alice: User, phone: Phone, given: str) -> None:
     with pytest.raises(CodeWrongError):
-        services.verify(alice, Secret(given))
+        one_time_codes.verify(alice, Secret(given))
 
 
 def test_a_code_may_have_blanks_as_authenticators_show_it(alice: User, phone: Phone) -> None:
     code = phone.code().value
-    services.verify(alice, Secret(f" {code[:3]} {code[3:]}\n"))
+    one_time_codes.verify(alice, Secret(f" {code[:3]} {code[3:]}\n"))
 
 
 def test_a_recovery_code_signs_in_once_and_only_its_user(alice: User, bob: User, phone: Phone) -> None:
-    code = services.new_recovery_codes(alice)[3]
-    other = Phone(services.begin_enrolment(bob).secret)
-    services.confirm(bob, other.code())
+    code = one_time_codes.new_recovery_codes(alice)[3]
+    other = Phone(one_time_codes.begin_enrolment(bob).secret)
+    one_time_codes.confirm(bob, other.code())
     with pytest.raises(CodeWrongError):
-        services.verify(bob, code)
+        one_time_codes.verify(bob, code)
     assert password_sign_in.finish(password_of(alice), Secret(code.value.upper()), HERE) == alice
-    assert services.recovery_codes_left(alice) == 9
+    assert one_time_codes.recovery_codes_left(alice) == 9
     with pytest.raises(CodeRefusedError):
         password_sign_in.finish(password_of(alice), code, HERE)
 
 
 def test_new_recovery_codes_end_the_old_ones_and_no_code_is_stored_in_the_clear(alice: User, phone: Phone) -> None:
-    old = services.new_recovery_codes(alice)[0]
-    new = services.new_recovery_codes(alice)[0]
+    old = one_time_codes.new_recovery_codes(alice)[0]
+    new = one_time_codes.new_recovery_codes(alice)[0]
     with pytest.raises(CodeWrongError):
-        services.verify(alice, old)
+        one_time_codes.verify(alice, old)
     row = OneTimeCodeSecret.objects.get(user=alice)
     kept = b"".join([bytes(row.sealed), *(bytes(one.digest) for one in RecoveryCode.objects.all())])
     assert phone.secret not in kept
     assert new.value.encode() not in kept
-    services.verify(alice, new)
+    one_time_codes.verify(alice, new)
 
 
 def test_codes_are_turned_off_with_all_that_belongs_to_them(alice: User, phone: Phone) -> None:
-    assert services.turn_off(alice)
-    assert not services.turn_off(alice)
+    assert one_time_codes.turn_off(alice)
+    assert not one_time_codes.turn_off(alice)
     assert not RecoveryCode.objects.exists()
     assert password_sign_in.sign_in("alice", Secret(PASSWORD), HERE) == alice
-    for forbidden in (lambda: services.verify(alice, phone.code()), lambda: services.new_recovery_codes(alice)):
+    for forbidden in (
+        lambda: one_time_codes.verify(alice, phone.code()),
+        lambda: one_time_codes.new_recovery_codes(alice),
+    ):
         with pytest.raises(CodesNotEnabledError):
             forbidden()
 
 
 def test_a_second_enrolment_replaces_one_that_was_not_confirmed_and_no_other(alice: User) -> None:
-    first = Phone(services.begin_enrolment(alice).secret)
-    second = Phone(services.begin_enrolment(alice).secret)
+    first = Phone(one_time_codes.begin_enrolment(alice).secret)
+    second = Phone(one_time_codes.begin_enrolment(alice).secret)
     with pytest.raises(CodeWrongError):
-        services.confirm(alice, first.code())
-    services.confirm(alice, second.code())
+        one_time_codes.confirm(alice, first.code())
+    one_time_codes.confirm(alice, second.code())
     with pytest.raises(CodesEnabledError):
-        services.begin_enrolment(alice)
+        one_time_codes.begin_enrolment(alice)
     with pytest.raises(CodesEnabledError):
-        services.confirm(alice, second.code(+1))
+        one_time_codes.confirm(alice, second.code(+1))
 
 
 def test_without_an_enrolment_nothing_is_confirmed(alice: User) -> None:
     with pytest.raises(CodesNotEnabledError):
-        services.confirm(alice, Secret("123456"))
+        one_time_codes.confirm(alice, Secret("123456"))
 
 
 def test_the_secret_is_sealed_anew_with_the_vault(alice: User, phone: Phone, settings: Any) -> None:
@@ -210,30 +212,30 @@ def test_the_secret_is_sealed_anew_with_the_vault(alice: User, phone: Phone, set
     assert rotation.rotate().unopened == 0
     settings.VAULT_KEYS = settings.VAULT_KEYS[:1]
     assert rotation.status().missing == 0
-    services.verify(alice, phone.code())
+    one_time_codes.verify(alice, phone.code())
 
 
 def test_a_lost_vault_key_refuses_codes_and_leaves_recovery_codes(alice: User, phone: Phone, settings: Any) -> None:
-    recovery = services.new_recovery_codes(alice)[0]
+    recovery = one_time_codes.new_recovery_codes(alice)[0]
     settings.VAULT_KEYS = parse_keys(new_key())
     with pytest.raises(CodesUnreadableError):
-        services.verify(alice, phone.code())
-    services.verify(alice, recovery)
+        one_time_codes.verify(alice, phone.code())
+    one_time_codes.verify(alice, recovery)
 
 
 def test_without_a_vault_key_there_is_no_enrolment(alice: User, settings: Any) -> None:
     settings.VAULT_KEYS = ()
     with pytest.raises(VaultKeyNotConfiguredError):
-        services.begin_enrolment(alice)
-    assert not services.enrolling(alice)
+        one_time_codes.begin_enrolment(alice)
+    assert not one_time_codes.enrolling(alice)
 
 
 def test_a_secret_in_the_row_of_another_user_opens_nothing(alice: User, bob: User, phone: Phone) -> None:
-    other = Phone(services.begin_enrolment(bob).secret)
+    other = Phone(one_time_codes.begin_enrolment(bob).secret)
     stolen = OneTimeCodeSecret.objects.get(user=bob).sealed
     OneTimeCodeSecret.objects.filter(user=alice).update(sealed=stolen)
     with pytest.raises(CodesUnreadableError):
-        services.verify(alice, other.code())
+        one_time_codes.verify(alice, other.code())
 
 
 def test_a_flood_of_wrong_codes_is_stopped_from_one_address(alice: User, phone: Phone) -> None:

@@ -11,14 +11,13 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from identity import password_sign_in
+from identity import password_sign_in, sign_up
 from identity.clock import moment
 from identity.hidden import Secret
 from identity.models import Invitation, SignUpRequest, User
 from identity.password_sign_in import PasswordRefusedError, TooManyAttemptsError
-from identity.sign_up import errors, invitations, requests, rules
-from identity.sign_up.policy import SignUpPolicy, parse
-from identity.sign_up.rules import Applicant
+from identity.sign_up import Applicant
+from identity.sign_up_policy import SignUpPolicy, parse
 from identity.users import NotStaffError
 from tests.integration.cast import all_at_once
 from tests.integration.tasks.test_mails import configure
@@ -77,22 +76,22 @@ def test_a_wrong_setting_is_an_error(text: str) -> None:
 @pytest.mark.parametrize(
     ("policy", "applicant", "error"),
     [
-        ("closed", carol(), errors.SignUpClosedError),
-        ("invitation", carol(), errors.InvitationRequiredError),
-        ("domain:example.net", carol(), errors.DomainRefusedError),
-        ("domain:example.org", carol(address="carol@evil.example.org"), errors.DomainRefusedError),
-        ("domain:example.org", carol(address="carol@example.org@example.net"), errors.DomainRefusedError),
-        ("domain:example.org", carol(is_proven=False), errors.AddressNotProvenError),
-        ("domain:example.org", carol(address=""), errors.DomainRefusedError),
-        ("open", carol(is_proven=False), errors.AddressNotProvenError),
-        ("open", carol(username="alice"), errors.NameRefusedError),
-        ("open", carol(username="carol@example.org"), errors.NameRefusedError),
-        ("open", carol(username="root"), errors.NameRefusedError),
-        ("open", carol(username="Carol"), errors.NameRefusedError),
-        ("open", carol(username="c#ep"), errors.NameRefusedError),
-        ("open", carol(username="ali\u0441e"), errors.NameRefusedError),
-        ("open", carol(full_name="a\nb"), errors.NameRefusedError),
-        ("open", carol(full_name="a" * 151), errors.NameRefusedError),
+        ("closed", carol(), sign_up.SignUpClosedError),
+        ("invitation", carol(), sign_up.InvitationRequiredError),
+        ("domain:example.net", carol(), sign_up.DomainRefusedError),
+        ("domain:example.org", carol(address="carol@evil.example.org"), sign_up.DomainRefusedError),
+        ("domain:example.org", carol(address="carol@example.org@example.net"), sign_up.DomainRefusedError),
+        ("domain:example.org", carol(is_proven=False), sign_up.AddressNotProvenError),
+        ("domain:example.org", carol(address=""), sign_up.DomainRefusedError),
+        ("open", carol(is_proven=False), sign_up.AddressNotProvenError),
+        ("open", carol(username="alice"), sign_up.NameRefusedError),
+        ("open", carol(username="carol@example.org"), sign_up.NameRefusedError),
+        ("open", carol(username="root"), sign_up.NameRefusedError),
+        ("open", carol(username="Carol"), sign_up.NameRefusedError),
+        ("open", carol(username="c#ep"), sign_up.NameRefusedError),
+        ("open", carol(username="ali\u0441e"), sign_up.NameRefusedError),
+        ("open", carol(full_name="a\nb"), sign_up.NameRefusedError),
+        ("open", carol(full_name="a" * 151), sign_up.NameRefusedError),
         ("open", carol(), None),
         ("domain:example.org", carol(), None),
         ("domain:example.org", carol(address="Carol@EXAMPLE.org"), None),
@@ -103,7 +102,7 @@ def test_one_rule_decides_who_makes_an_account(
 ) -> None:
     settings.SIGN_UP = parse(policy)
     if error is None:
-        made = rules.sign_up(applicant)
+        made = sign_up.sign_up(applicant)
         assert (made.username, made.email, made.has_usable_password(), made.is_staff) == (
             "carol",
             ADDRESS,
@@ -112,15 +111,15 @@ def test_one_rule_decides_who_makes_an_account(
         )
         return
     with pytest.raises(error):
-        rules.sign_up(applicant)
+        sign_up.sign_up(applicant)
     assert not User.objects.exclude(username="alice").exists()
 
 
 def test_an_existing_name_in_other_letters_is_taken(settings: Any) -> None:
     settings.SIGN_UP = parse("open")
     User.objects.create(username="Carol")
-    with pytest.raises(errors.NameRefusedError):
-        rules.sign_up(carol())
+    with pytest.raises(sign_up.NameRefusedError):
+        sign_up.sign_up(carol())
 
 
 # ---- invitations
@@ -129,7 +128,7 @@ def test_an_existing_name_in_other_letters_is_taken(settings: Any) -> None:
 @pytest.fixture
 def invited(settings: Any) -> Secret:
     settings.SIGN_UP = parse("invitation")
-    return code_of(invitations.invite(None))
+    return code_of(sign_up.invite(None))
 
 
 def code_of(made: tuple[Invitation, Secret]) -> Secret:
@@ -137,84 +136,84 @@ def code_of(made: tuple[Invitation, Secret]) -> Secret:
 
 
 def test_an_invitation_admits_one_person_once(invited: Secret) -> None:
-    user = rules.sign_up(carol(), invited)
+    user = sign_up.sign_up(carol(), invited)
     row = Invitation.objects.get()
     assert (row.used_by, row.used_at is not None) == (user, True)
-    with pytest.raises(errors.InvitationRefusedError):
-        rules.sign_up(carol(username="dave", address="dave@example.org"), invited)
+    with pytest.raises(sign_up.InvitationRefusedError):
+        sign_up.sign_up(carol(username="dave", address="dave@example.org"), invited)
 
 
 def test_a_refused_account_does_not_use_the_invitation_up(invited: Secret) -> None:
-    with pytest.raises(errors.NameRefusedError):
-        rules.sign_up(carol(username="root"), invited)
-    assert rules.sign_up(carol(), invited).username == "carol"
+    with pytest.raises(sign_up.NameRefusedError):
+        sign_up.sign_up(carol(username="root"), invited)
+    assert sign_up.sign_up(carol(), invited).username == "carol"
 
 
 def test_an_invitation_ends(invited: Secret) -> None:
-    with pytest.raises(errors.InvitationRefusedError):
-        rules.sign_up(carol(), invited, moment() + timedelta(days=8))
-    invitations.take_back(None, Invitation.objects.get().pk)
-    with pytest.raises(errors.InvitationRefusedError):
-        rules.sign_up(carol(), invited)
+    with pytest.raises(sign_up.InvitationRefusedError):
+        sign_up.sign_up(carol(), invited, moment() + timedelta(days=8))
+    sign_up.take_back_invitation(None, Invitation.objects.get().pk)
+    with pytest.raises(sign_up.InvitationRefusedError):
+        sign_up.sign_up(carol(), invited)
 
 
 @pytest.mark.parametrize(("address", "is_proven"), [("eve@example.org", True), (ADDRESS, False), ("", False)])
 def test_an_invitation_for_an_address_serves_nobody_else(settings: Any, address: str, is_proven: bool) -> None:
     settings.SIGN_UP = parse("invitation")
-    bound = code_of(invitations.invite(None, "Carol@example.org"))
-    with pytest.raises(errors.InvitationRefusedError):
-        rules.sign_up(carol(address=address, is_proven=is_proven), bound)
-    assert rules.sign_up(carol(), bound).email == ADDRESS
+    bound = code_of(sign_up.invite(None, "Carol@example.org"))
+    with pytest.raises(sign_up.InvitationRefusedError):
+        sign_up.sign_up(carol(address=address, is_proven=is_proven), bound)
+    assert sign_up.sign_up(carol(), bound).email == ADDRESS
 
 
 @pytest.mark.parametrize("code", ["", "x", "x" * 43, "x" * 9000, "\0", "\udcff"])
 def test_a_code_that_is_none_admits_nobody(settings: Any, code: str) -> None:
     settings.SIGN_UP = parse("open")
-    with pytest.raises(errors.InvitationRefusedError):
-        rules.sign_up(carol(), Secret(code))
+    with pytest.raises(sign_up.InvitationRefusedError):
+        sign_up.sign_up(carol(), Secret(code))
 
 
 def test_an_invitation_admits_beside_domains_but_not_where_sign_up_is_closed(settings: Any) -> None:
     settings.SIGN_UP = parse("domain:example.net")
-    invited = code_of(invitations.invite(None))
+    invited = code_of(sign_up.invite(None))
     settings.SIGN_UP = parse("closed")
-    with pytest.raises(errors.SignUpClosedError):
-        rules.sign_up(carol(), invited)
-    with pytest.raises(errors.SignUpClosedError):
-        invitations.invite(None)
+    with pytest.raises(sign_up.SignUpClosedError):
+        sign_up.sign_up(carol(), invited)
+    with pytest.raises(sign_up.SignUpClosedError):
+        sign_up.invite(None)
     settings.SIGN_UP = parse("domain:example.net")
-    assert rules.sign_up(carol(), invited).username == "carol"
+    assert sign_up.sign_up(carol(), invited).username == "carol"
 
 
 def test_only_staff_invite(alice: User, settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     settings.SIGN_UP = parse("invitation")
     for call in (
-        lambda: invitations.invite(alice),
-        lambda: invitations.listed(alice),
-        lambda: invitations.take_back(alice, "x"),
+        lambda: sign_up.invite(alice),
+        lambda: sign_up.list_invitations(alice),
+        lambda: sign_up.take_back_invitation(alice, "x"),
     ):
         with pytest.raises(NotStaffError):
             call()
     alice.is_staff = True
-    made, _ = invitations.invite(alice, days=1)
-    assert invitations.listed(alice) == [made]
+    made, _ = sign_up.invite(alice, days=1)
+    assert sign_up.list_invitations(alice) == [made]
     for bad in ({"days": 0}, {"days": 91}, {"email": "nobody"}):
-        with pytest.raises(errors.InvitationInvalidError):
-            invitations.invite(alice, **bad)
-    monkeypatch.setattr(invitations, "MOST", 1)
-    with pytest.raises(errors.TooManyInvitationsError):
-        invitations.invite(alice)
+        with pytest.raises(sign_up.InvitationInvalidError):
+            sign_up.invite(alice, **bad)
+    monkeypatch.setattr(sign_up, "MAX_INVITATIONS", 1)
+    with pytest.raises(sign_up.TooManyInvitationsError):
+        sign_up.invite(alice)
     for wrong in ("x", str(alice.pk)):
-        with pytest.raises(errors.InvitationNotFoundError):
-            invitations.take_back(alice, wrong)
+        with pytest.raises(sign_up.InvitationNotFoundError):
+            sign_up.take_back_invitation(alice, wrong)
 
 
 @pytest.mark.django_db(transaction=True)
 def test_of_concurrent_uses_of_one_invitation_one_succeeds(invited: Secret) -> None:
     def use(number: int) -> bool:
         try:
-            rules.sign_up(carol(username=f"carol{number}", address=f"c{number}@example.org"), invited)
-        except errors.InvitationRefusedError:
+            sign_up.sign_up(carol(username=f"carol{number}", address=f"c{number}@example.org"), invited)
+        except sign_up.InvitationRefusedError:
             return False
         return True
 
@@ -226,22 +225,22 @@ def test_of_concurrent_uses_of_one_invitation_one_succeeds(invited: Secret) -> N
 
 
 def test_an_address_is_proven_by_a_link_and_then_there_is_an_account(server: MailServer) -> None:
-    requests.ask(" Carol@example.org", "192.0.2.1")
+    sign_up.ask(" Carol@example.org", "192.0.2.1")
     assert not User.objects.filter(username="carol").exists()
     assert sign_up_mails.send_due() == 1
     assert server.recipients == [["rcpt TO:<carol@example.org>"]]
     code = code_in(server)
-    assert requests.find(code, "192.0.2.1") == ADDRESS
-    user = requests.finish(code, "carol", "Carol Doe", PASSWORD)
+    assert sign_up.find_address(code, "192.0.2.1") == ADDRESS
+    user = sign_up.finish(code, "carol", "Carol Doe", PASSWORD)
     assert (user.email, user.get_full_name(), user.is_active) == (ADDRESS, "Carol Doe", True)
     assert password_sign_in.sign_in("carol", PASSWORD, "") == user
     assert not SignUpRequest.objects.exists()
-    with pytest.raises(errors.SignUpLinkLapsedError):
-        requests.finish(code, "carol2", "", PASSWORD)
+    with pytest.raises(sign_up.SignUpLinkLapsedError):
+        sign_up.finish(code, "carol2", "", PASSWORD)
 
 
 def test_the_code_is_in_the_mail_and_nowhere_else(server: MailServer) -> None:
-    requests.ask(ADDRESS, "192.0.2.1")
+    sign_up.ask(ADDRESS, "192.0.2.1")
     sign_up_mails.send_due()
     with connection.cursor() as cursor:
         cursor.execute("SELECT t::text FROM identity_signuprequest t")
@@ -254,7 +253,7 @@ def test_an_address_with_an_account_gets_a_hint_and_the_form_says_the_same(
 ) -> None:
     alice.email, alice.is_active = "Alice@Example.org", active
     alice.save()
-    requests.ask("alice@example.org", "192.0.2.1")
+    sign_up.ask("alice@example.org", "192.0.2.1")
     assert sign_up_mails.send_due() == 1
     text = str(server.mails[-1].get_content())
     assert words in text
@@ -262,84 +261,84 @@ def test_an_address_with_an_account_gets_a_hint_and_the_form_says_the_same(
 
 
 def test_an_account_made_meanwhile_ends_the_link(alice: User, server: MailServer) -> None:
-    requests.ask(ADDRESS, "192.0.2.1")
+    sign_up.ask(ADDRESS, "192.0.2.1")
     sign_up_mails.send_due()
     alice.email = ADDRESS
     alice.save()
-    with pytest.raises(errors.SignUpLinkLapsedError):
-        requests.finish(code_in(server), "carol", "", PASSWORD)
+    with pytest.raises(sign_up.SignUpLinkLapsedError):
+        sign_up.finish(code_in(server), "carol", "", PASSWORD)
     assert not User.objects.filter(username="carol").exists()
 
 
 def test_a_refused_password_or_name_leaves_the_link_as_it_is(server: MailServer) -> None:
-    requests.ask(ADDRESS, "192.0.2.1")
+    sign_up.ask(ADDRESS, "192.0.2.1")
     sign_up_mails.send_due()
     code = code_in(server)
     with pytest.raises(PasswordRefusedError):
-        requests.finish(code, "carol", "", Secret("short"))
-    with pytest.raises(errors.NameRefusedError):
-        requests.finish(code, "root", "", PASSWORD)
+        sign_up.finish(code, "carol", "", Secret("short"))
+    with pytest.raises(sign_up.NameRefusedError):
+        sign_up.finish(code, "root", "", PASSWORD)
     assert not User.objects.filter(username="carol").exists()
-    assert requests.finish(code, "carol", "", PASSWORD).username == "carol"
+    assert sign_up.finish(code, "carol", "", PASSWORD).username == "carol"
 
 
 def test_the_rule_is_asked_again_when_the_account_is_made(server: MailServer, settings: Any) -> None:
-    requests.ask(ADDRESS, "192.0.2.1")
+    sign_up.ask(ADDRESS, "192.0.2.1")
     sign_up_mails.send_due()
     settings.SIGN_UP = parse("closed")
-    with pytest.raises(errors.SignUpClosedError):
-        requests.finish(code_in(server), "carol", "", PASSWORD)
+    with pytest.raises(sign_up.SignUpClosedError):
+        sign_up.finish(code_in(server), "carol", "", PASSWORD)
 
 
 def test_a_stranger_who_asks_for_the_address_takes_nobodys_invitation_away(server: MailServer, settings: Any) -> None:
     """The stranger has another invitation, and uses it up after the request."""
     settings.SIGN_UP = parse("invitation")
-    mine, theirs = (code_of(invitations.invite(None, email)) for email in (ADDRESS, ""))
-    requests.ask(ADDRESS, "192.0.2.1", mine)
-    SignUpRequest.objects.update(asked_at=moment() - requests.SPACING)
-    requests.ask(ADDRESS, "198.51.100.1", theirs)
-    rules.sign_up(carol(username="mallory", address="mallory@example.org"), theirs)
+    mine, theirs = (code_of(sign_up.invite(None, email)) for email in (ADDRESS, ""))
+    sign_up.ask(ADDRESS, "192.0.2.1", mine)
+    SignUpRequest.objects.update(asked_at=moment() - sign_up.SPACING)
+    sign_up.ask(ADDRESS, "198.51.100.1", theirs)
+    sign_up.sign_up(carol(username="mallory", address="mallory@example.org"), theirs)
     sign_up_mails.send_due()
-    user = requests.finish(code_in(server), "carol", "", PASSWORD)
+    user = sign_up.finish(code_in(server), "carol", "", PASSWORD)
     assert Invitation.objects.get(email=ADDRESS).used_by == user
 
 
 def test_a_mailbox_is_not_flooded_and_the_first_link_still_serves(server: MailServer) -> None:
     for number in range(20):
-        requests.ask(ADDRESS, f"192.0.2.{number}")
+        sign_up.ask(ADDRESS, f"192.0.2.{number}")
     sign_up_mails.send_due()
     assert len(server.mails) == 1
     code = code_in(server)
-    requests.ask(ADDRESS, "198.51.100.1")
+    sign_up.ask(ADDRESS, "198.51.100.1")
     assert sign_up_mails.send_due() == 0
-    assert requests.find(code, "") == ADDRESS
-    SignUpRequest.objects.update(asked_at=moment() - requests.SPACING)
-    requests.ask(ADDRESS, "198.51.100.1")
+    assert sign_up.find_address(code, "") == ADDRESS
+    SignUpRequest.objects.update(asked_at=moment() - sign_up.SPACING)
+    sign_up.ask(ADDRESS, "198.51.100.1")
     assert sign_up_mails.send_due() == 1
 
 
 def test_requests_are_bounded_by_network_in_number_and_by_day(
     server: MailServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for number in range(requests.MOST_OF_A_NETWORK):
-        requests.ask(f"c{number}@example.org", "192.0.2.1")
+    for number in range(sign_up.MOST_OF_A_NETWORK):
+        sign_up.ask(f"c{number}@example.org", "192.0.2.1")
     with pytest.raises(TooManyAttemptsError):
-        requests.ask(ADDRESS, "192.0.2.1")
+        sign_up.ask(ADDRESS, "192.0.2.1")
     for bound in ("MOST_A_DAY", "MOST_WAITING"):
         with monkeypatch.context() as patch:
-            patch.setattr(requests, bound, requests.MOST_OF_A_NETWORK)
-            with pytest.raises(errors.TooManySignUpsError):
-                requests.ask(ADDRESS, "192.0.2.2")
-    requests.ask(ADDRESS, "192.0.2.3")
+            patch.setattr(sign_up, bound, sign_up.MOST_OF_A_NETWORK)
+            with pytest.raises(sign_up.TooManySignUpsError):
+                sign_up.ask(ADDRESS, "192.0.2.2")
+    sign_up.ask(ADDRESS, "192.0.2.3")
 
 
 def test_guesses_of_links_are_bounded(server: MailServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(requests, "MOST_LOOKS", 2)
+    monkeypatch.setattr(sign_up, "MOST_LOOKS", 2)
     for _ in range(2):
-        with pytest.raises(errors.SignUpLinkLapsedError):
-            requests.find(Secret("x" * 43), "192.0.2.1")
+        with pytest.raises(sign_up.SignUpLinkLapsedError):
+            sign_up.find_address(Secret("x" * 43), "192.0.2.1")
     with pytest.raises(TooManyAttemptsError):
-        requests.find(Secret("x" * 43), "192.0.2.1")
+        sign_up.find_address(Secret("x" * 43), "192.0.2.1")
 
 
 @pytest.mark.parametrize(
@@ -358,30 +357,30 @@ def test_guesses_of_links_are_bounded(server: MailServer, monkeypatch: pytest.Mo
     ],
 )
 def test_what_is_no_address_gets_no_mail(server: MailServer, address: str) -> None:
-    with pytest.raises(errors.AddressRefusedError):
-        requests.ask(address, "192.0.2.1")
+    with pytest.raises(sign_up.AddressRefusedError):
+        sign_up.ask(address, "192.0.2.1")
     assert not SignUpRequest.objects.exists()
 
 
 def test_a_request_that_nobody_confirms_is_deleted(server: MailServer) -> None:
-    requests.ask(ADDRESS, "192.0.2.1")
-    requests.delete_expired(moment() + requests.LIFETIME + timedelta(seconds=1))
+    sign_up.ask(ADDRESS, "192.0.2.1")
+    sign_up.delete_expired(moment() + sign_up.LIFETIME + timedelta(seconds=1))
     assert not SignUpRequest.objects.exists()
 
 
 def test_a_mail_server_that_is_down_is_tried_for_three_days(server: MailServer, settings: Any) -> None:
-    requests.ask(ADDRESS, "192.0.2.1")
+    sign_up.ask(ADDRESS, "192.0.2.1")
     configure(settings, "smtp://127.0.0.1:1?starttls=no")
     begun, tries = moment(), 0
     while (due := SignUpRequest.objects.get().next_try_at) is not None:
         assert tries < 200
-        claimed = requests.claim(due)
+        claimed = sign_up.claim_mail(due)
         assert claimed is not None
-        assert requests.claim(due) is None, "not by two workers"
-        requests.delete_expired(due)
+        assert sign_up.claim_mail(due) is None, "not by two workers"
+        sign_up.delete_expired(due)
         tries += 1
-        is_given_up, now = requests.failed(claimed.request_id, due), due
+        is_given_up, now = sign_up.mail_failed(claimed.request_id, due), due
     assert is_given_up
-    assert requests.GIVE_UP - timedelta(minutes=1) < now - begun < requests.GIVE_UP + timedelta(hours=1)
+    assert sign_up.GIVE_UP - timedelta(minutes=1) < now - begun < sign_up.GIVE_UP + timedelta(hours=1)
     SignUpRequest.objects.update(next_try_at=begun)
     assert sign_up_mails.send_due() == 0

@@ -11,16 +11,17 @@ from cryptography.hazmat.primitives.asymmetric import ed25519
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from django.db import connection
 
+from identity import ssh_keys
 from identity.models import SshPublicKey, User
-from identity.ssh_keys import services as ssh_keys
-from identity.ssh_keys.errors import (
+from identity.ssh_public_keys import (
     KeyExistsError,
     KeyFieldInvalidError,
     KeyInvalidError,
     KeyNotFoundError,
+    KeyRestrictions,
     TooManyKeysError,
+    checked,
 )
-from identity.ssh_keys.restrictions import KeyRestrictions, checked
 
 HOUR = timedelta(hours=1)
 

@@ -11,16 +11,14 @@ import pytest
 from endpoints import registry
 from endpoints.models import Endpoint
 from endpoints.permissions import Permission
-from identity import password_sign_in, user_names, users
+from identity import password_recovery, password_sign_in, ssh_keys, user_names, users
 from identity.hidden import Secret
 from identity.models import RecoveryLink, RecoveryRequest, User
 from identity.password_sign_in import SignInError, TooManyAttemptsError
-from identity.passwords import recovery
 from identity.provider import authorization, identities, scopes
 from identity.provider.authorization import AuthorizationRequest
-from identity.sessions.proof import SignInProof
-from identity.ssh_keys import services as ssh_keys
-from identity.ssh_keys.public_keys import parse
+from identity.sign_in_proof import SignInProof
+from identity.ssh_public_keys import parse
 from identity.users import UserDetails
 from tests.integration.expectations import SSH_KEY
 from tests.integration.pages import PASSWORD, Browser
@@ -142,12 +140,12 @@ def test_a_lost_password_is_mailed_for_both_forms(alice: User, bob: User) -> Non
     for form in FORMS:
         RecoveryLink.objects.all().delete()
         RecoveryRequest.objects.create(name=form)
-        recovery.answer_requests()
+        password_recovery.answer_requests()
         assert [link.user for link in RecoveryLink.objects.all()] == [alice], form
     User.objects.filter(pk=bob.pk).update(email="alice@example.org")
     RecoveryLink.objects.all().delete()
     RecoveryRequest.objects.create(name="alice@example.org")
-    recovery.answer_requests()
+    password_recovery.answer_requests()
     assert [link.user for link in RecoveryLink.objects.all()] == [bob], "it is his address"
 
 

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from identity.models import PendingSecret, User
-from identity.vault import pending
 from identity.vault import store as vault
 from identity.vault.errors import BadBindingError, VaultKeyMissingError, VaultSealBrokenError
 from identity.vault.keys import new_key, parse_keys
@@ -81,7 +80,7 @@ def test_with_tokens_there_may_be_several_and_only_the_token_takes_it(alice: Use
 
 
 def test_who_asks_without_end_loses_his_oldest(alice: User, bob: User, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pending, "MAX_PENDING", 3)
+    monkeypatch.setattr(vault, "MAX_PENDING", 3)
     keep(bob, token="bob's")
     for number in range(5):
         now = T0 + timedelta(seconds=number)

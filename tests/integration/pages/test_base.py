@@ -15,10 +15,10 @@ from django.template import Context, Template
 from django.test import RequestFactory
 
 import webui
-from identity.languages.catalog import Key
+from identity.languages import Key
 from identity.models import User
 from tests.integration.pages import Browser
-from webui import assets, icons, language, style
+from webui import assets, language, style
 from webui.templatetags import waybill
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("passwords")]
@@ -255,11 +255,11 @@ def test_amounts_and_times_read_as_people_write_them() -> None:
 
 
 def test_every_icon_is_a_drawing_of_its_own() -> None:
-    for name in icons.drawings():
-        assert "<script" not in icons.svg(name)
-        assert 'aria-hidden="true"' in icons.svg(name)
-    assert len(set(icons.drawings().values())) == len(icons.drawings()) > 40
-    assert 'aria-label="Home &amp; away"' in icons.svg("home", label="Home & away")
+    for name in assets.drawings():
+        assert "<script" not in assets.svg(name)
+        assert 'aria-hidden="true"' in assets.svg(name)
+    assert len(set(assets.drawings().values())) == len(assets.drawings()) > 40
+    assert 'aria-label="Home &amp; away"' in assets.svg("home", label="Home & away")
 
 
 def test_a_field_says_what_is_wrong_to_those_who_cannot_see_it() -> None:

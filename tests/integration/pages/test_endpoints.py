@@ -10,10 +10,10 @@ import pytest
 
 from endpoints import pause_rules, registry
 from endpoints.models import AccessRule, Endpoint, PauseRule, Role
-from identity.groups import services as groups
-from identity.linked import services as linked
-from identity.linked.proven import Proven
+from identity import groups
+from identity import linked_identities as linked
 from identity.models import User
+from identity.proven_identities import Proven
 from tests.integration.cast import make_endpoint
 from tests.integration.pages import PASSWORD, Browser
 from tests.integration.shared import give, make_share

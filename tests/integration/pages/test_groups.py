@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from identity.groups import services as groups
+from identity import groups
 from identity.models import Group, Membership, User
 from tests.integration.pages import PASSWORD, Browser
 

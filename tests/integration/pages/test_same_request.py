@@ -26,7 +26,7 @@ from tests.integration.cast import submit_delete, transfer_request
 from tests.integration.pages import Browser
 from tests.real_clients import GLOBUS, environment
 from tests.shell_context import Shell
-from transferapi.rest.transfer.submission import documents
+from transferapi.rest.transfer import submission_documents
 from transferapi.shell import words
 from transferapi.shell.tasks import submissions
 from transferapi.tasks import options, submission
@@ -250,7 +250,7 @@ def test_an_interface_that_cannot_say_the_request_is_not_shown(
 def test_every_option_is_in_every_place(full: Task, alice: User) -> None:
     known = options.of(full.type)
     shown = {name for name, one in known.items() if not one.refused}
-    document = documents.TRANSFER if full.type == "TRANSFER" else documents.DELETE
+    document = submission_documents.TRANSFER if full.type == "TRANSFER" else submission_documents.DELETE
     assert shown <= {field.name for field in document.fields}
     flags = submissions.MOVEMENT if full.type == "TRANSFER" else submissions.DELETION
     assert shown == {option.key for option in flags} & set(known)

@@ -11,10 +11,9 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from endpoints.models import Endpoint
-from identity.linked import services as linked
-from identity.linked.models import LinkedIdentity
-from identity.linked.proven import Proven
-from identity.models import Group, Membership, User
+from identity import linked_identities as linked
+from identity.models import Group, LinkedIdentity, Membership, User
+from identity.proven_identities import Proven
 from identity.provider import identities
 from tests.integration.cast import make_endpoint
 from tests.integration.pages import Browser

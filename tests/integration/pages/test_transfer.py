@@ -12,7 +12,7 @@ from identity.models import User
 from tests.integration.cast import make_endpoint
 from tests.integration.pages import Browser
 from transferapi.tasks.models import Task
-from webui.transfer.panes import Pane
+from webui.transfer import Pane
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("passwords", "redis_server")]
 

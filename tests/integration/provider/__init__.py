@@ -16,7 +16,7 @@ from identity import user_names
 from identity.models import User
 from identity.provider import applications, authorization
 from identity.provider.applications import ApplicationSpec
-from identity.sessions.proof import SignInProof
+from identity.sign_in_proof import SignInProof
 from tests.integration.rest import Answer, read
 
 HERE = "http://127.0.0.1:8000/"

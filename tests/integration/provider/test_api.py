@@ -25,10 +25,9 @@ from oauth2_provider.models import AccessToken, Application
 from deploy.stack.home import new_rsa_key, write_private
 from identity.federation.openid.id_tokens import half_hash
 from identity.models import ClientSecret, Registration, SignIn, User
-from identity.provider import applications, consents, registration, scopes
+from identity.provider import applications, consents, registration, scopes, signing_key_file
 from identity.provider.applications import ApplicationSpec
-from identity.provider.signing_keys import key_file
-from identity.provider.signing_keys.key_file import SigningKey
+from identity.provider.signing_key_file import SigningKey
 from tests.integration.provider import CALLBACK, App, basic, by_server, get, make, post
 from tests.integration.rest import Answer, Api, assert_error, read
 
@@ -728,18 +727,18 @@ def test_a_new_key_is_published_and_signs_without_a_restart(
     def published() -> list[str]:
         return [key["kid"] for key in get("/jwk.json").body["keys"] if key["alg"] == "RS256"]
 
-    write_private(path, key_file.text_of([old]))
+    write_private(path, signing_key_file.text_of([old]))
     [first] = published()
     assert signed_by() == first
-    write_private(path, key_file.text_of([old, new]))
+    write_private(path, signing_key_file.text_of([old, new]))
     assert published()[0] == signed_by() == first
     [second] = published()[1:]
     begun = SigningKey(new.pem, datetime.now(UTC) - timedelta(seconds=1))
-    write_private(path, key_file.text_of([old, begun]))
+    write_private(path, signing_key_file.text_of([old, begun]))
     assert published() == [second, first]
     assert signed_by() == second
     over = SigningKey(new.pem, datetime.now(UTC) - timedelta(hours=49))
-    write_private(path, key_file.text_of([old, over]))
+    write_private(path, signing_key_file.text_of([old, over]))
     assert published() == [second]
 
 

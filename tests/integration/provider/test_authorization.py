@@ -10,10 +10,9 @@ from urllib.parse import urlencode
 
 import pytest
 
-from identity.linked import services as linked
-from identity.linked.models import LinkedIdentity
-from identity.linked.proven import Proven
-from identity.models import User
+from identity import linked_identities as linked
+from identity.models import LinkedIdentity, User
+from identity.proven_identities import Proven
 from identity.provider import applications, authorization, bearer, scopes
 from identity.provider.applications import ApplicationSpec
 from identity.provider.errors import (
@@ -22,7 +21,7 @@ from identity.provider.errors import (
     RequestNotTrustedError,
     RequestRefusedError,
 )
-from identity.sessions.proof import SignInProof
+from identity.sign_in_proof import SignInProof
 from tests.integration.provider import CALLBACK, HERE, App, answered, challenge, make
 
 pytestmark = pytest.mark.django_db

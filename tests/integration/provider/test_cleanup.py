@@ -10,7 +10,7 @@ from oauth2_provider.models import AccessToken, Application, Grant, RefreshToken
 
 from identity.models import ClientSecret, Registration, SignIn, User
 from identity.provider import cleanup, registration
-from identity.provider.tokens import limits as token_limits
+from identity.provider import issue as token_limits
 from tests.integration.provider import CALLBACK, App, by_server, get, make
 from tests.integration.provider.test_api import register, registered
 

@@ -10,12 +10,11 @@ from typing import Any
 
 import pytest
 
+from identity import linked_identities as linked
 from identity.federation.myproxy import parse_servers
 from identity.federation.providers import Provider
-from identity.linked import services as linked
-from identity.linked.models import LinkedIdentity
-from identity.linked.proven import Proven
-from identity.models import Institution, User
+from identity.models import Institution, LinkedIdentity, User
+from identity.proven_identities import Proven
 from identity.provider import identities
 from tests.integration.provider import CALLBACK, make
 from tests.integration.rest import Api

@@ -12,7 +12,7 @@ from django.test import Client
 from identity.models import SignIn, User
 from identity.provider import authorization, bearer, scopes
 from identity.provider.errors import RequestNotTrustedError
-from identity.sessions.proof import SignInProof
+from identity.sign_in_proof import SignInProof
 from tests.integration.pages import PASSWORD, Browser
 from tests.integration.provider import CALLBACK, HERE, App, answered, by_server, challenge, get, make, post
 

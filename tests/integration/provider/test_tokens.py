@@ -14,9 +14,8 @@ from oauth2_provider.models import AccessToken, Grant, RefreshToken
 from pytest_django import DjangoAssertNumQueries
 
 from identity.models import SignIn, User
-from identity.provider import applications, authorization, bearer, issue, scopes
+from identity.provider import applications, authorization, bearer, issue, scopes, token_values
 from identity.provider.applications import ApplicationSpec
-from identity.provider.tokens import values as token_values
 from tests.integration.cast import all_at_once
 from tests.integration.provider import (
     CALLBACK,

@@ -9,7 +9,7 @@ import pytest
 from identity.models import ApiToken, CertificateSubject, ClientSecret, SshPublicKey, User
 from identity.provider import applications
 from identity.provider.applications import ApplicationSpec
-from identity.sessions.proof import RECENT
+from identity.sign_in_proof import RECENT
 from tests.integration.identity.test_ssh_keys import new_line
 from tests.integration.rest import Api, assert_error, routes
 

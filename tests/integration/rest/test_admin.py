@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from deploy.stack.errors import StackError
-from identity.audit.origin import OPERATOR, Origin, comes_from
+from identity.call_origin import OPERATOR, Origin, comes_from
 from identity.models import AuditEvent, Invitation, User, UserSession
-from identity.sign_up.policy import parse
+from identity.sign_up_policy import parse
 from tests.integration.deploy.test_key_commands import waybill
 from tests.integration.pages import PASSWORD, Browser
 from tests.integration.rest import Api

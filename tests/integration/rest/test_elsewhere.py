@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from django.test import Client
 
+from identity import ssh_keys
 from identity.models import User
 from identity.provider import scopes
-from identity.ssh_keys import services as ssh_keys
 from tests.integration.provider import CALLBACK, get, make
 from tests.integration.rest import Api, read
 

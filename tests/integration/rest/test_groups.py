@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from identity.groups import services as groups
-from identity.groups.services import Policies
+from identity import groups
+from identity.groups import Policies
 from identity.models import Group, User
 from identity.provider import bearer, scopes
 from identity.provider.bearer import Bearer

@@ -15,7 +15,7 @@ from tests.integration.rest import Api, assert_error
 from tests.memory import forget_peak, resident
 from transferapi.rest.http import json_documents
 from transferapi.rest.transfer import filters
-from transferapi.rest.transfer.operations.documents import FILE
+from transferapi.rest.transfer.operation_documents import FILE
 
 MB = 1 << 20
 

@@ -12,15 +12,11 @@ from django.test import Client
 
 from deploy.stack.errors import StackError
 from deploy.stack.redis import Redis
-from identity import tokens
-from identity.administration import deactivation
-from identity.groups import memberships
-from identity.groups import services as groups
-from identity.groups.errors import GroupForbiddenError
-from identity.groups.memberships import MembershipAction, MembershipVerb
-from identity.models import ApiToken, AuditEvent, Group, Membership, User
+from identity import deactivation, group_memberships, groups, tokens
+from identity.group_memberships import MembershipAction, MembershipVerb
+from identity.groups import GroupForbiddenError
+from identity.models import ApiToken, AuditEvent, Group, Membership, ScimToken, ScimUser, User
 from identity.scim import clients
-from identity.scim.models import ScimToken, ScimUser
 from tests.integration.deploy.test_key_commands import waybill
 from transferapi.rest.http import parsing, rate_limit
 from transferapi.rest.scim import filters
@@ -342,12 +338,12 @@ def test_people_do_not_change_groups_of_a_directory(entra: Directory) -> None:
     assert [one.group.pk for one in groups.mine(carol)] == [group]
     Membership.objects.update(role="admin")
     with pytest.raises(GroupForbiddenError):
-        memberships.act(carol, group, [MembershipAction(MembershipVerb.LEAVE, carol.pk)])
+        group_memberships.act(carol, group, [MembershipAction(MembershipVerb.LEAVE, carol.pk)])
     with pytest.raises(GroupForbiddenError):
         groups.update(carol, group, name="Mine")
     with pytest.raises(GroupForbiddenError):
         groups.delete(carol, group)
-    assert memberships.allowed(carol, groups.get(carol, group)) == set()
+    assert group_memberships.allowed(carol, groups.get(carol, group)) == set()
     assert entra("DELETE", f"Groups/{group}") == (204, None)
     assert not Group.objects.exists()
 

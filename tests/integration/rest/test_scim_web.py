@@ -13,9 +13,8 @@ import pytest
 
 from deploy.stack.postgres import Postgres
 from deploy.stack.redis import Redis
-from identity.models import Membership, User
+from identity.models import Membership, ScimUser, User
 from identity.scim import clients
-from identity.scim.models import ScimUser
 from tests.integration.web.web_server import web_server
 from transferapi.rest.scim.errors import MEDIA_TYPE
 

@@ -15,7 +15,7 @@ from tests.references import inlined
 from transferapi.rest.http import json_documents, xml_documents
 from transferapi.rest.openapi import components
 from transferapi.rest.openapi.components import RESPONSES
-from transferapi.rest.transfer.operations.documents import FILE
+from transferapi.rest.transfer.operation_documents import FILE
 from transferapi.tasks.models import Item, Task
 
 pytestmark = pytest.mark.django_db

@@ -9,8 +9,8 @@ import pytest
 from django.test import Client
 
 from endpoints.models import Endpoint
+from identity import ssh_keys
 from identity.models import User
-from identity.ssh_keys import services as ssh_keys
 from tests.integration.cast import submit
 from tests.integration.rest import Api, assert_error, routes
 from tests.shell_context import Shell

@@ -15,12 +15,10 @@ import pytest
 from django.db import connections
 
 from endpoints.models import Endpoint
+from identity import one_time_codes, ssh_keys
 from identity.hidden import Secret
 from identity.models import AuditEvent, User
-from identity.one_time_codes import services as one_time_codes
-from identity.one_time_codes import totp
-from identity.ssh_keys import services as ssh_keys
-from identity.ssh_keys.restrictions import KeyRestrictions
+from identity.ssh_public_keys import KeyRestrictions
 from tests.integration.cast import make_endpoint, submit
 from tests.integration.pages import PASSWORD
 from tests.servers.shell_server import ShellServer, shell_server
@@ -301,7 +299,7 @@ def test_a_wrong_password_does_not_sign_in(with_password: ShellServer) -> None:
 def test_a_user_with_one_time_codes_needs_password_and_code(with_password: ShellServer, alice: User) -> None:
     enrolment = one_time_codes.begin_enrolment(alice)
     secret = base64.b32decode(enrolment.secret.value.replace(" ", "").upper())
-    codes = one_time_codes.confirm(alice, Secret(totp.code(secret, totp.step_at(time.time()))))
+    codes = one_time_codes.confirm(alice, Secret(one_time_codes.code_at(secret, one_time_codes.step_at(time.time()))))
     with pytest.raises(paramiko.AuthenticationException):
         log_in(with_password, PASSWORD, "000000")
     assert log_in(with_password, PASSWORD, codes[0].value).recv_exit_status() == 0
@@ -317,7 +315,7 @@ def test_a_code_after_the_password_is_a_second_factor_here_too(with_password: Sh
     assert b"second factor" in (said := by_password.makefile_stderr().read()) or b"one-time code" in said
     enrolment = one_time_codes.begin_enrolment(alice)
     secret = base64.b32decode(enrolment.secret.value.replace(" ", "").upper())
-    codes = one_time_codes.confirm(alice, Secret(totp.code(secret, totp.step_at(time.time()))))
+    codes = one_time_codes.confirm(alice, Secret(one_time_codes.code_at(secret, one_time_codes.step_at(time.time()))))
     with_code = log_in(with_password, PASSWORD, codes[0].value, words="ls strict/~/")
     with_code.recv_exit_status()
     # The demand is met; the server of the endpoint is not there.

@@ -9,7 +9,7 @@ import pytest
 
 from endpoints import bookmarks
 from endpoints.models import AccessRule, Endpoint, Role
-from identity.groups import services as groups
+from identity import groups
 from identity.models import User
 from tests.integration.rest import Api
 from tests.integration.shared import make_share

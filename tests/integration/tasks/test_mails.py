@@ -16,8 +16,8 @@ from django.db import IntegrityError, transaction
 
 from endpoints import registry
 from endpoints.models import Endpoint
+from identity import languages
 from identity.clock import moment
-from identity.languages import catalog
 from identity.models import User
 from tests.integration.cast import all_at_once, later, make_endpoint, make_user, submit, submit_delete, take
 from tests.integration.tasks.test_renewal import ENDED, give, put_to_bed, share_myproxy, unchecked
@@ -193,7 +193,7 @@ def test_a_page_in_german_writes_events_and_the_mails_of_others_in_english(
 ) -> None:
     """A credential that is given on a German page moves the wait of a task to its other endpoint."""
     task = put_to_bed(alice, gsi2, gsi1)
-    with catalog.speaking("de"):
+    with languages.speaking("de"):
         assert task.waits_at is not None
         give(alice, task.waits_at)
         renewal.resume_waiting()

@@ -12,7 +12,7 @@ from endpoints.gridftp.faults import Fault, Kind, Side
 from endpoints.models import Endpoint
 from identity.models import User
 from tests.integration.cast import later, submit, take
-from transferapi.rest.transfer.tasks import documents
+from transferapi.rest.transfer import task_documents
 from transferapi.tasks import queries
 from transferapi.tasks.errors import LeaseLostError
 from transferapi.tasks.models import WITH_OWNERS, Event, Task
@@ -50,7 +50,7 @@ def reach(grant: Grant, *sides: Side, lanes: bool = False) -> None:
 
 
 def document(grant: Grant) -> dict[str, Any]:
-    return documents.task(Task.objects.select_related(*WITH_OWNERS).get(pk=grant.task_id))
+    return task_documents.task(Task.objects.select_related(*WITH_OWNERS).get(pk=grant.task_id))
 
 
 def events(grant: Grant, code: str) -> list[Event]:

@@ -14,7 +14,7 @@ from endpoints.models import Endpoint
 from identity.models import User
 from tests.integration.cast import later, take
 from tests.store_connections import close_connections
-from transferapi.rest.transfer.tasks import documents
+from transferapi.rest.transfer import task_documents
 from transferapi.tasks import queries
 from transferapi.tasks.models import Task
 from transferapi.tasks.records import (
@@ -92,14 +92,14 @@ def test_checksums_travel_from_the_submission_to_the_lists_of_files(alice: User,
         await store.finish()
 
     run(take(task), work)
-    moved = map(documents.SUCCESSFUL_TRANSFER.document, queries.successful_transfers(alice, task.pk).rows)
+    moved = map(task_documents.SUCCESSFUL_TRANSFER.document, queries.successful_transfers(alice, task.pk).rows)
     assert [(row["checksum_algorithm"], row["checksum"], row["size"]) for row in moved] == [
         ("MD5", MD5, 5), ("SHA1", SHA1, 5), (None, None, 5)
     ]  # fmt: skip
-    lost = list(map(documents.SKIPPED_ERROR.document, queries.skipped_errors(alice, task.pk).rows))
+    lost = list(map(task_documents.SKIPPED_ERROR.document, queries.skipped_errors(alice, task.pk).rows))
     assert [row["error_code"] for row in lost] == [Kind.EXTERNAL_CHECKSUM_MISMATCH, Kind.IS_A_DIRECTORY]
     assert {(row["checksum_algorithm"], row["external_checksum"]) for row in lost} == {("SHA1", SHA1)}
-    assert documents.task(queries.get(alice, task.pk))["bytes_checksummed"] == 20
+    assert task_documents.task(queries.get(alice, task.pk))["bytes_checksummed"] == 20
 
 
 def test_what_was_asked_of_a_file_outlives_a_fault(task: Task) -> None:

@@ -23,9 +23,8 @@ from deploy.stack.child import spawn, stop
 from deploy.stack.free_ports import free_port
 from deploy.stack.postgres import Postgres
 from deploy.stack.redis import Redis
-from identity import tokens
+from identity import ssh_keys, tokens
 from identity.models import User
-from identity.ssh_keys import services as ssh_keys
 from tests.integration.web.web_server import web_server
 from tests.servers.shell_server import ShellServer
 from tests.waiting import children_of, eventually

@@ -33,8 +33,7 @@ from endpoints.gridftp.agent.tunnel.sign_in import Refused
 from endpoints.gridftp.faults import Fault, Kind
 from endpoints.models import Endpoint
 from endpoints.sharing.access import Access
-from identity import tokens
-from identity.audit import log
+from identity import audit, tokens
 from identity.models import Credential, User
 from tests import hostile_certificates as grid
 from tests.integration.cast import submit, take
@@ -105,7 +104,7 @@ def test_it_shows_what_the_database_knows(client: Client, alice: User, ep1: Endp
         user=alice, bound_to="endpoint:x", kind="x509", subject="", stored_at=timezone.now(), key_id="", sealed=b"",
         expires_at=timezone.now() + timedelta(hours=30),
     )  # fmt: skip
-    log.record_refusal(None, "password")
+    audit.record_refusal(None, "password")
     found = samples(client)
     assert found["waybill_database_answers", ()] == 1
     assert all(found["waybill_question_answered", (name,)] for name in figures.QUESTIONS)

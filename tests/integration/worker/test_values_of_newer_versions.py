@@ -10,8 +10,7 @@ from django.db import connection
 from django.test import Client
 
 from endpoints.models import Endpoint, Role
-from identity import tokens
-from identity.audit import log as audit
+from identity import audit, tokens
 from identity.models import Group, Membership, User
 from identity.vault import store as vault
 from tests.integration.cast import submit, transfer_request

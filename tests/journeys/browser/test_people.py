@@ -158,7 +158,7 @@ import django
 django.setup()
 from endpoints.models import Endpoint
 from identity.models import UserSession
-from identity.sessions.store import SessionStore
+from identity.sessions import SessionStore
 Endpoint.objects.filter(name="ep1", owner__username="go").update(authentication_timeout_mins=60)
 for row in UserSession.objects.filter(user__isnull=False):
     session = SessionStore(row.session_key)

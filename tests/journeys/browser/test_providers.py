@@ -219,7 +219,7 @@ import django
 django.setup()
 from endpoints.models import Endpoint
 from identity.models import UserSession
-from identity.sessions.store import SessionStore
+from identity.sessions import SessionStore
 found = Endpoint.objects.filter(name="ep1", owner__username="go")
 found.update(public=True, authentication_timeout_mins=60, authentication_domains=["example.edu"])
 for row in UserSession.objects.filter(user__isnull=False):

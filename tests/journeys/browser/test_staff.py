@@ -30,7 +30,7 @@ import django
 django.setup()
 from identity import tokens
 from identity.linked import services
-from identity.linked.proven import Proven
+from identity.proven_identities import Proven
 from identity.models import Passkey, User
 user = User.objects.get(username=sys.argv[1])
 name = f"{user.username}.of-a-department-with-a-long-name@physics.uni.example.edu"

@@ -85,7 +85,7 @@ import django
 django.setup()
 from identity import users
 from identity.linked import services
-from identity.linked.proven import Proven
+from identity.proven_identities import Proven
 name, linked = sys.argv[1:]
 proven = Proven.of("saml:https://idp.example.edu", linked, linked, time.time())
 print(services.link(users.named(name), proven, time.time()).pk)

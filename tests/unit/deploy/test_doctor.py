@@ -41,8 +41,8 @@ from deploy.doctor import (
 from deploy.doctor.findings import Finding, Severity, error, good, warning
 from deploy.stack.free_ports import free_port
 from deploy.stack.home import new_rsa_key, write_private
-from identity.provider.signing_keys import key_file
-from identity.provider.signing_keys.key_file import SigningKey
+from identity.provider import signing_key_file
+from identity.provider.signing_key_file import SigningKey
 from tests import hostile_certificates as grid
 from tests.servers.mail_server import MailServer
 from tests.servers.otlp_collector import collecting
@@ -164,7 +164,7 @@ def test_the_certificate_of_the_web_server(tmp_path: Path) -> None:
 def test_old_keys(tmp_path: Path) -> None:
     def config(*written: SigningKey) -> Config:
         path = tmp_path / "oidc"
-        write_private(path, key_file.text_of(written))
+        write_private(path, signing_key_file.text_of(written))
         os.utime(path, (age, age))
         return load({"WAYBILL_OIDC_KEY_FILE": str(path)})
 

@@ -12,7 +12,7 @@ import pytest
 
 from deploy.commands.base import say
 from endpoints.gridftp.facts import Entry
-from identity.audit import export
+from identity import audit_export
 from identity.gsi.printable import ACTIVE, FORBIDDEN, FORBIDDEN_IN_LINES, inert, quoted, readable, readable_lines
 from transferapi.logs import formats
 from transferapi.shell import output
@@ -67,7 +67,7 @@ WAYS = {
     "mail": lambda name: body_of([name]).encode(),
     "subject": lambda name: subject_line(name).encode(),
     "errors.csv": lambda name: str(downloads._cell(name)).encode("utf-8", "backslashreplace"),
-    "audit.csv": lambda name: export._cell(name).encode("utf-8", "backslashreplace"),
+    "audit.csv": lambda name: audit_export._cell(name).encode("utf-8", "backslashreplace"),
     "log": lambda name: formats._safe(name).encode(),
     "fault": lambda name: quoted(name).encode(),
 }

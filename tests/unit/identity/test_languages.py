@@ -9,7 +9,7 @@ import pytest
 from babel.messages.pofile import PoFileError
 from django.utils.translation import gettext, ngettext, pgettext
 
-from identity.languages import catalog
+from identity import languages
 
 POLISH = """
 msgid "file"
@@ -45,7 +45,7 @@ def polish(tmp_path: Path, settings: Any) -> Path:
 
 @pytest.mark.usefixtures("polish")
 def test_three_plural_forms_a_context_and_no_guess_of_a_tool() -> None:
-    with catalog.speaking("pl"):
+    with languages.speaking("pl"):
         words = [ngettext("%(n)d item", "%(n)d items", n) % {"n": n} for n in (1, 2, 5, 12, 22)]
         assert words == ["1 plik", "2 pliki", "5 plików", "12 plików", "22 pliki"]
         assert (gettext("file"), pgettext("verb", "file")) == ("plik", "odłóż")
@@ -55,4 +55,4 @@ def test_three_plural_forms_a_context_and_no_guess_of_a_tool() -> None:
 def test_a_malformed_file_is_an_error_and_no_absence_of_texts(polish: Path) -> None:
     polish.write_text('msgid "file"\nmsgstr "plik"\n<<<<<<< a merge\n')
     with pytest.raises(PoFileError):
-        catalog.messages("pl")
+        languages.messages("pl")

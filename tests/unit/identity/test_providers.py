@@ -13,8 +13,7 @@ from endpoints.addresses.provider_sites import reach
 from identity.federation.errors import ProofRefusedError
 from identity.federation.openid import id_tokens, metadata, sign_in
 from identity.federation.providers import MOST, Provider, parse_providers
-from identity.linked.errors import IdentityNotUsableError
-from identity.linked.proven import Proven
+from identity.proven_identities import IdentityNotUsableError, Proven
 from tests.identity_providers.lying_openid import LyingOpenId, signed, usual_key
 
 NOW = 1_800_000_000.0

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from deploy.stack.home import new_rsa_key, write_private
-from identity.provider.signing_keys import key_file
-from identity.provider.signing_keys.key_file import SigningKey
+from identity.provider import signing_key_file
+from identity.provider.signing_key_file import SigningKey
 from identity.vault.watched_file import WatchedFile
 from transferapi.config import CHECKOUT
 
@@ -27,14 +27,14 @@ def pems() -> list[str]:
 
 
 def test_a_plain_pem_file_is_a_file_of_one_key(pems: list[str]) -> None:
-    assert key_file.parse(pems[0] + "\n") == (SigningKey(pems[0]),)
+    assert signing_key_file.parse(pems[0] + "\n") == (SigningKey(pems[0]),)
 
 
 def test_what_is_written_is_read(pems: list[str]) -> None:
     keys = (SigningKey(pems[0]), SigningKey(pems[1], NOW), SigningKey(pems[2], NOW + DELAY))
-    assert key_file.parse(key_file.text_of(keys)) == keys
-    reversed_text = "".join(key_file.text_of([key]) for key in reversed(keys))
-    assert key_file.parse(reversed_text) == keys, "the times give the order"
+    assert signing_key_file.parse(signing_key_file.text_of(keys)) == keys
+    reversed_text = "".join(signing_key_file.text_of([key]) for key in reversed(keys))
+    assert signing_key_file.parse(reversed_text) == keys, "the times give the order"
 
 
 @pytest.mark.parametrize(
@@ -46,25 +46,25 @@ def test_what_is_written_is_read(pems: list[str]) -> None:
         lambda pem: pem.replace("PRIVATE", "PUBLIC"),
         lambda pem: pem.replace(pem[100:140], "A" * 40),
         lambda pem: f"Signs-From: tomorrow\n{pem}",
-        lambda pem: "x" * (key_file.MAX_OCTETS + 1) + pem,
-        lambda pem: "\n".join([pem] * (key_file.MAX_KEYS + 1)),
+        lambda pem: "x" * (signing_key_file.MAX_OCTETS + 1) + pem,
+        lambda pem: "\n".join([pem] * (signing_key_file.MAX_KEYS + 1)),
     ],
 )
 def test_a_spoiled_file_is_refused_without_showing_a_key(pems: list[str], spoil: object) -> None:
     assert callable(spoil)
     with pytest.raises(ValueError) as caught:
-        key_file.parse(spoil(pems[0]))
+        signing_key_file.parse(spoil(pems[0]))
     assert pems[0][100:140] not in str(caught.value)
 
 
 def test_a_new_key_is_published_before_it_signs_and_the_old_one_until_its_tokens_are_over(pems: list[str]) -> None:
     old, new = pems[:2]
-    keys = key_file.rotated([SigningKey(old)], new, NOW, DELAY, LIFETIME)
+    keys = signing_key_file.rotated([SigningKey(old)], new, NOW, DELAY, LIFETIME)
 
     def seen(after: timedelta) -> tuple[str, list[str]]:
-        shown = key_file.published(keys, NOW + after, LIFETIME)
-        assert shown[0] is key_file.signer(keys, NOW + after), "some clients look at the first only"
-        return key_file.signer(keys, NOW + after).pem, [key.pem for key in shown]
+        shown = signing_key_file.published(keys, NOW + after, LIFETIME)
+        assert shown[0] is signing_key_file.signer(keys, NOW + after), "some clients look at the first only"
+        return signing_key_file.signer(keys, NOW + after).pem, [key.pem for key in shown]
 
     second = timedelta(seconds=1)
     assert seen(timedelta()) == (old, [old, new])
@@ -75,23 +75,23 @@ def test_a_new_key_is_published_before_it_signs_and_the_old_one_until_its_tokens
 
 
 def test_a_rotation_leaves_out_what_is_withdrawn_and_waits_for_the_last(pems: list[str]) -> None:
-    keys = key_file.rotated([SigningKey(pems[0])], pems[1], NOW, DELAY, LIFETIME)
+    keys = signing_key_file.rotated([SigningKey(pems[0])], pems[1], NOW, DELAY, LIFETIME)
     with pytest.raises(ValueError, match="waits already"):
-        key_file.rotated(keys, pems[2], NOW + timedelta(hours=1), DELAY, LIFETIME)
-    third = key_file.rotated(keys, pems[2], NOW + DELAY + LIFETIME, DELAY, LIFETIME)
+        signing_key_file.rotated(keys, pems[2], NOW + timedelta(hours=1), DELAY, LIFETIME)
+    third = signing_key_file.rotated(keys, pems[2], NOW + DELAY + LIFETIME, DELAY, LIFETIME)
     assert [key.pem for key in third] == pems[1:]
-    full = [SigningKey(pems[0], NOW - timedelta(minutes=minute)) for minute in range(key_file.MAX_KEYS, 0, -1)]
+    full = [SigningKey(pems[0], NOW - timedelta(minutes=minute)) for minute in range(signing_key_file.MAX_KEYS, 0, -1)]
     with pytest.raises(ValueError, match="wait until the oldest"):
-        key_file.rotated(full, pems[1], NOW, DELAY, LIFETIME)
+        signing_key_file.rotated(full, pems[1], NOW, DELAY, LIFETIME)
 
 
 def test_a_process_sees_a_new_file_and_keeps_the_keys_of_a_spoiled_one(pems: list[str], tmp_path: Path) -> None:
     path = tmp_path / "keys"
     start = (SigningKey(pems[0]),)
     write_private(path, pems[0])
-    watched = WatchedFile("keys", key_file.parse)
+    watched = WatchedFile("keys", signing_key_file.parse)
     assert watched.read(path, start) == start
-    write_private(path, key_file.text_of([*start, SigningKey(pems[1], NOW)]))
+    write_private(path, signing_key_file.text_of([*start, SigningKey(pems[1], NOW)]))
     assert len(watched.read(path, start)) == 2
     write_private(path, "spoiled")
     assert len(watched.read(path, start)) == 2
@@ -113,7 +113,7 @@ def test_the_command_rotates_the_file_and_keeps_it_private(pems: list[str], tmp_
     environ = {"WAYBILL_HOME": str(tmp_path / "home"), "WAYBILL_OIDC_KEY_FILE": str(path)}
     done = waybill("rotate", **environ)
     assert done.returncode == 0, done.stderr
-    old, new = key_file.parse(path.read_text())
+    old, new = signing_key_file.parse(path.read_text())
     assert (old.pem, stat.S_IMODE(path.stat().st_mode)) == (pems[0], 0o600)
     assert timedelta(hours=1, minutes=58) < new.begin - datetime.now(UTC) <= DELAY
     assert [line.split("  ")[2].split(" ")[0] for line in done.stdout.splitlines()] == ["signs,", "signs"]
@@ -123,7 +123,7 @@ def test_the_command_rotates_the_file_and_keeps_it_private(pems: list[str], tmp_
     assert (again.returncode, "waits already" in again.stderr) == (1, True)
     leaked = waybill("rotate", "--leaked", **environ)
     assert leaked.returncode == 0, leaked.stderr
-    [only] = key_file.parse(path.read_text())
+    [only] = signing_key_file.parse(path.read_text())
     assert only.pem not in (old.pem, new.pem)
     assert only.begin <= datetime.now(UTC)
     assert list(tmp_path.glob(".keys*")) == []

@@ -12,8 +12,8 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from identity.ssh_keys import public_keys
-from identity.ssh_keys.errors import KeyInvalidError
+from identity import ssh_public_keys
+from identity.ssh_public_keys import KeyInvalidError
 
 ED25519 = ed25519.Ed25519PrivateKey.from_private_bytes(b"k" * 32)
 
@@ -40,7 +40,7 @@ def output(*command: str) -> str:
 
 def refusal(text: str) -> str:
     with pytest.raises(KeyInvalidError) as caught:
-        public_keys.parse(text)
+        ssh_public_keys.parse(text)
     return caught.value.reason
 
 
@@ -50,10 +50,10 @@ def refusal(text: str) -> str:
 )
 def test_keys_of_ssh_keygen_are_read_in_both_forms(tmp_path: Path, options: tuple[str, ...]) -> None:
     path = keygen(tmp_path, *options)
-    found = public_keys.parse(path.read_text())
+    found = ssh_public_keys.parse(path.read_text())
     assert found.comment == "alice@laptop"
     assert output("ssh-keygen", "-l", "-f", str(path)).split()[1] == found.fingerprint
-    again = public_keys.parse(output("ssh-keygen", "-e", "-m", "RFC4716", "-f", str(path)))
+    again = ssh_public_keys.parse(output("ssh-keygen", "-e", "-m", "RFC4716", "-f", str(path)))
     assert (again.algorithm, again.blob) == (found.algorithm, found.blob)
 
 
@@ -69,7 +69,7 @@ def test_headers_of_rfc_4716_may_go_on_over_lines_and_name_the_comment() -> None
             "---- END SSH2 PUBLIC KEY ----",
         )
     )
-    found = public_keys.parse(text)
+    found = ssh_public_keys.parse(text)
     assert (found.comment, found.blob) == ("the key of my laptop", base64.b64decode(encoded))
     assert "END SSH2" in refusal(text.replace("---- END SSH2 PUBLIC KEY ----", ""))
     assert "the only one" in refusal(f"{text}\n{text}")
@@ -159,8 +159,8 @@ def test_an_exponent_that_only_costs_time_is_refused() -> None:
 @given(st.text(max_size=200) | st.builds(lambda at, put: LINE[:at] + put + LINE[at:], st.integers(0, 80), st.text()))
 def test_no_text_gives_another_error(text: str) -> None:
     try:
-        found = public_keys.parse(text)
+        found = ssh_public_keys.parse(text)
     except KeyInvalidError:
         return
     assert found.comment.isprintable()
-    assert found.algorithm in public_keys.ALGORITHMS
+    assert found.algorithm in ssh_public_keys.ALGORITHMS

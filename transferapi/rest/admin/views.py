@@ -10,12 +10,8 @@ from django.http.response import HttpResponseBase
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from identity import users
-from identity.administration import deactivation
-from identity.audit import export
-from identity.audit.export import FORMATS, MAX_PAGE, Selection
-from identity.sessions import open_sessions
-from identity.sign_up import invitations
+from identity import audit_export, deactivation, sessions, sign_up, users
+from identity.audit_export import FORMATS, MAX_PAGE, Selection
 from identity.users import UserDetails
 from transferapi.rest.auth import account_documents
 from transferapi.rest.auth.account import AccountView
@@ -90,7 +86,7 @@ class UserActivity(AccountView):
 class UserSessions(AccountView):
     @description.operation("List the open sessions of a user, for staff", answer="session_list")
     def get(self, request: Request, identity: str) -> Response:
-        found = open_sessions.of(deactivation.find(self.user, identity))
+        found = sessions.open_sessions(deactivation.find(self.user, identity))
         return Response(account_documents.SESSION_LIST.of(found))
 
     @description.operation("End all sessions of a user, for staff", answer="result")
@@ -102,15 +98,15 @@ class UserSessions(AccountView):
 class Invitations(AccountView):
     @description.operation("List the open invitations, for staff", answer="invitation_list")
     def get(self, request: Request) -> Response:
-        return Response(documents.INVITATION_LIST.of(invitations.listed(self.user)))
+        return Response(documents.INVITATION_LIST.of(sign_up.list_invitations(self.user)))
 
     @description.operation(
         "Make an invitation, for staff", body="invitation", answer="invitation_create_result", status=201
     )
     def post(self, request: Request) -> Response:
         given = documents.INVITATION_REQUEST.read(request.data)
-        days = invitations.DAYS if given["days"] is None else given["days"]
-        row, link = invitations.invite(self.user, given["email"] or "", days)
+        days = sign_up.INVITATION_DAYS if given["days"] is None else given["days"]
+        row, link = sign_up.invite(self.user, given["email"] or "", days)
         return documents.INVITATION_CREATED.answer(
             request, id=str(row.pk), link=link.value, expire_time=wire_time(row.expires_at)
         )
@@ -119,7 +115,7 @@ class Invitations(AccountView):
 class InvitationDetail(AccountView):
     @description.operation("Take an invitation back, for staff", answer="result")
     def delete(self, request: Request, invitation: str) -> Response:
-        invitations.take_back(self.user, invitation)
+        sign_up.take_back_invitation(self.user, invitation)
         return result(request, "Deleted", "The invitation is taken back")
 
 
@@ -132,7 +128,7 @@ class Audit(AccountView):
     def get(self, request: Request) -> Response:
         limit = _number(request, "limit", 100, MAX_PAGE)
         marker = _number(request, "marker", 0, 2**62) or None
-        rows = export.page(self.user, _selection(request), marker, limit)
+        rows = audit_export.page(self.user, _selection(request), marker, limit)
         following = rows[-1].pk if len(rows) == limit else None
         return Response(documents.AUDIT_EVENT_LIST.of(rows, next_marker=following))
 
@@ -147,7 +143,7 @@ class AuditExport(AccountView):
         form = request.query_params.get("form", "jsonl")
         if form not in FORMATS:
             raise BadRequest(f"form: one of {', '.join(FORMATS)}")
-        parts = (part.encode() for part in export.export(self.user, _selection(request), form))
+        parts = (part.encode() for part in audit_export.export(self.user, _selection(request), form))
         kind = "text/csv; charset=utf-8" if form == "csv" else _LINES
         answer = StreamingHttpResponse(paced(parts), content_type=kind)
         answer["Content-Disposition"] = f'attachment; filename="audit.{form}"'

@@ -9,10 +9,9 @@ from rest_framework.permissions import IsAuthenticated
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from identity import certificate_subjects, tokens
-from identity.linked import services as linked
-from identity.sessions import proof
-from identity.sessions.proof import SignInProof
+from identity import certificate_subjects, sign_in_proof, tokens
+from identity import linked_identities as linked
+from identity.sign_in_proof import SignInProof
 from transferapi.rest.http.authentication import Certified, HasScope, NotByApplication, RecentSignIn
 from transferapi.rest.http.base import View, result
 from transferapi.rest.http.client_certificates import subject_of
@@ -101,7 +100,7 @@ class LinkedIdentityDetail(AccountView):
     @description.operation("Take an identity off your account, just after you have signed in", answer="result")
     def delete(self, request: Request, identity: str) -> Response:
         """As on the account page: a stolen session or token must not take the ways to sign in from its owner."""
-        found = proof.present()
+        found = sign_in_proof.present()
         assert isinstance(found, SignInProof)
         linked.check_fresh(found.at.timestamp())
         linked.unlink(self.user, identity, request._request.session.session_key or "")

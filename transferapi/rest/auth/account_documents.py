@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from identity.linked.models import LinkedIdentity
-from identity.models import ApiToken, CertificateSubject, Passkey
-from identity.sessions.open_sessions import OpenSession
-from identity.ssh_keys.public_keys import ALGORITHMS
-from identity.ssh_keys.services import SshKey
+from identity.models import ApiToken, CertificateSubject, LinkedIdentity, Passkey
+from identity.sessions import OpenSession
+from identity.ssh_keys import SshKey
+from identity.ssh_public_keys import ALGORITHMS
 from transferapi.rest.openapi import types as t
 from transferapi.rest.openapi.common import LENGTH, ActionDocument
 from transferapi.rest.openapi.document_types import (

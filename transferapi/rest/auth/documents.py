@@ -14,8 +14,7 @@ from identity.models import ClientSecret, User
 from identity.provider import clients, identities, openid, registration, scopes
 from identity.provider.applications import MAX_NAME, MAX_REDIRECT_URIS
 from identity.provider.consents import Consent
-from identity.provider.identities import Identity
-from identity.provider.identity_providers import IdentityProvider
+from identity.provider.identities import Identity, IdentityProvider
 from transferapi.rest.openapi import types as t
 from transferapi.rest.openapi.document_types import (
     Always,

@@ -7,8 +7,8 @@ from typing import Any
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from identity.linked import services as linked
-from identity.provider import consents, identities, identity_providers, scopes
+from identity import linked_identities as linked
+from identity.provider import consents, identities, scopes
 from identity.provider.bearer import Bearer
 from identity.provider.identities import Identity
 from transferapi.rest.http.base import View
@@ -118,7 +118,7 @@ class IdentityProviders(Directory):
     )
     def get(self, request: Request) -> Response:
         ids, domains = ([word.lower() for word in _words(request, name)] for name in ("ids", "domains"))
-        found = identity_providers.find(self.user, ids, domains)
+        found = identities.find_providers(self.user, ids, domains)
         return Response({"identity_providers": [documents.IDENTITY_PROVIDER.document(one) for one in found]})
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from identity.passkeys import services as passkeys
-from identity.sessions import open_sessions
+from identity import passkeys, sessions
 from transferapi.rest.http.base import result
 from transferapi.rest.openapi import description
 
@@ -30,12 +29,12 @@ class PasskeyDetail(AccountView):
 class Sessions(AccountView):
     @description.operation("List your open sessions of the pages", answer="session_list")
     def get(self, request: Request) -> Response:
-        found = open_sessions.of(self.user, request._request.session.session_key or "")
+        found = sessions.open_sessions(self.user, request._request.session.session_key or "")
         return Response(documents.SESSION_LIST.of(found))
 
 
 class SessionDetail(AccountView):
     @description.operation("End a session of the pages", answer="result")
     def delete(self, request: Request, session: str) -> Response:
-        open_sessions.end(self.user, session)
+        sessions.end(self.user, session)
         return result(request, "Deleted", "The session has ended")

@@ -7,9 +7,9 @@ from rest_framework.response import Response
 
 from endpoints import registry
 from endpoints.permissions import Permission
+from identity import ssh_keys
 from identity.models import User
-from identity.ssh_keys import services as ssh_keys
-from identity.ssh_keys.restrictions import checked
+from identity.ssh_public_keys import checked
 from transferapi.rest.http.base import result
 from transferapi.rest.openapi import description
 

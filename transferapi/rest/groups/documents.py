@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from identity.groups import memberships
-from identity.groups.memberships import MAX_ACTIONS, ActionRefusal, ActionResult, MembershipVerb
-from identity.groups.services import SIGNUP_FIELDS, GroupRole, MembershipContext, MembershipStatus
-from identity.linked import shown as shown_identity
+from identity import group_memberships
+from identity import shown_names as shown_identity
+from identity.group_memberships import MAX_ACTIONS, ActionRefusal, ActionResult, MembershipVerb
+from identity.groups import SIGNUP_FIELDS, GroupRole, MembershipContext, MembershipStatus
 from identity.models import Group, Membership, User
 from transferapi.rest.openapi import types as t
 from transferapi.rest.openapi.document_types import (
@@ -154,7 +154,7 @@ ACTIONS = RequestDocument(
 
 def allowed_actions(user: User, context: MembershipContext) -> dict[str, list[str]]:
     """For each verb the identities with which the user may try it. A user has one identity."""
-    found = memberships.allowed(user, context)
+    found = group_memberships.allowed(user, context)
     return {str(verb): [str(user.pk)] if verb in found else [] for verb in MembershipVerb}
 
 

@@ -8,11 +8,9 @@ from collections.abc import Iterator, Mapping
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from identity.groups import memberships
-from identity.groups import services as groups
-from identity.groups.errors import GroupNotFoundError
-from identity.groups.memberships import MembershipAction, MembershipVerb
-from identity.groups.services import GroupRole, MembershipContext, MembershipStatus, Policies
+from identity import group_memberships, groups
+from identity.group_memberships import MembershipAction, MembershipVerb
+from identity.groups import GroupNotFoundError, GroupRole, MembershipContext, MembershipStatus, Policies
 from identity.models import User
 from identity.provider import identities, scopes
 from transferapi.rest.http.base import View
@@ -118,7 +116,7 @@ class GroupDetail(GroupsView):
 
     @description.operation("Let people in and send them away", body="group_actions", answer="group_actions_result")
     def post(self, request: Request, group: str) -> Response:
-        outcomes = memberships.act(self.user, group_id(group), list(_actions(Document(request.data))))
+        outcomes = group_memberships.act(self.user, group_id(group), list(_actions(Document(request.data))))
         return Response(documents.outcomes(outcomes))
 
 

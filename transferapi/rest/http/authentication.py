@@ -13,14 +13,13 @@ from rest_framework.exceptions import AuthenticationFailed, PermissionDenied
 from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 
-from identity import certificate_subjects, user_names
+from identity import certificate_subjects, sessions, sign_in_proof, user_names
 from identity.gsi.errors import UntrustedError
 from identity.gsi.name_parsing import BadNameError
 from identity.models import User
 from identity.provider import bearer
 from identity.provider.bearer import Bearer
-from identity.sessions import open_sessions, proof
-from identity.sessions.proof import SignInProof
+from identity.sign_in_proof import SignInProof
 from transferapi.rest.middleware import Middleware
 
 from .client_certificates import subject_of
@@ -46,7 +45,7 @@ class BearerAuthentication(BaseAuthentication):
         found = bearer.authenticate(token) if scheme.lower() == "bearer" and 0 < len(token) <= MAX_TOKEN else None
         if found is None:
             raise AuthenticationFailed(_refusal(scheme))
-        proof.replace(found.proof)
+        sign_in_proof.replace(found.proof)
         return found.user, found
 
     def authenticate_header(self, request: Request) -> str:
@@ -104,7 +103,7 @@ class CertificateAuthentication(BaseAuthentication):
             raise AuthenticationFailed(f"No user has registered the certificate subject {subject}")
         if request.method not in _SAFE and not _is_of_our_origin(request._request):
             raise PermissionDenied("A page of another site asked for this")
-        proof.replace(SignInProof(datetime.now(UTC), "certificate", user_names.identity_name(user)))
+        sign_in_proof.replace(SignInProof(datetime.now(UTC), "certificate", user_names.identity_name(user)))
         return user, Certified(subject)
 
 
@@ -132,7 +131,7 @@ class RecentSignIn(BasePermission):
 
     def has_permission(self, request: Request, view: APIView) -> bool:
         """Raises PermissionDenied."""
-        found = proof.present()
+        found = sign_in_proof.present()
         if not isinstance(found, SignInProof):
             raise PermissionDenied(NO_SIGN_IN)
         if not found.is_recent:
@@ -154,7 +153,7 @@ class SessionProof(Middleware):
     """Middleware: the session counts as the proof of a request, unless a token or certificate comes with it."""
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
-        with proof.proven_by(lambda: of_session(request)):
+        with sign_in_proof.proven_by(lambda: of_session(request)):
             return self._get_response(request)
 
 
@@ -165,6 +164,6 @@ def of_session(request: HttpRequest) -> SignInProof | None:
         return None
     session = request.session
     at = datetime.fromtimestamp(float(session.get(SIGNED_IN_AT, 0.0)), UTC)
-    origin = session.get(open_sessions.ORIGIN, {})
+    origin = session.get(sessions.ORIGIN, {})
     identity = str(session.get(SIGNED_IN_WITH, "")) or user_names.identity_name(user)
     return SignInProof(at, str(origin.get("way", "")), identity)

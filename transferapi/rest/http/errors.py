@@ -57,7 +57,7 @@ from identity.certificate_subjects import SubjectNotProvenError
 from identity.error_categories import CategorizedError, Category, flaw_of
 from identity.gsi.errors import UntrustedError
 from identity.gsi.name_parsing import BadNameError
-from identity.issuers.myproxy_errors import MyProxyError
+from identity.issuers.myproxy import MyProxyError
 from identity.issuers.oauth_errors import OAuthError
 from identity.vault.errors import CredentialUnusableError, SecretTooLargeError, VaultKeyNotConfiguredError
 from transferapi.outages.connection_limits import SQLSTATE, is_full

@@ -18,7 +18,7 @@ from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from django.utils.crypto import constant_time_compare
 
-from identity.audit.origin import Origin, comes_from
+from identity.call_origin import Origin, comes_from
 from transferapi.rest.middleware import Middleware
 
 from .errors import set_request_id

@@ -11,14 +11,14 @@ from transferapi.rest.connect import documents as connect
 from transferapi.rest.groups import documents as groups
 from transferapi.rest.push import documents as push
 from transferapi.rest.timers import documents as timers
-from transferapi.rest.transfer.activation import documents as activation
-from transferapi.rest.transfer.bookmarks import documents as bookmarks
-from transferapi.rest.transfer.endpoints import documents as endpoints
-from transferapi.rest.transfer.managers import documents as managers
-from transferapi.rest.transfer.operations import documents as operations
-from transferapi.rest.transfer.sharing import documents as sharing
-from transferapi.rest.transfer.submission import documents as submission
-from transferapi.rest.transfer.tasks import documents as tasks
+from transferapi.rest.transfer import activation_documents as activation
+from transferapi.rest.transfer import bookmark_documents as bookmarks
+from transferapi.rest.transfer import endpoint_documents as endpoints
+from transferapi.rest.transfer import manager_documents as managers
+from transferapi.rest.transfer import operation_documents as operations
+from transferapi.rest.transfer import sharing_documents as sharing
+from transferapi.rest.transfer import submission_documents as submission
+from transferapi.rest.transfer import task_documents as tasks
 
 from . import common
 from .common import ActionDocument

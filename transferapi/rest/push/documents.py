@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from identity.languages import preferences as language_preferences
-from identity.languages.catalog import LANGUAGES
+from identity import languages as language_preferences
+from identity.languages import LANGUAGES
 from identity.models import User
 from transferapi.rest.openapi import types as t
 from transferapi.rest.openapi.common import LENGTH, LISTED, ActionDocument
@@ -106,7 +106,7 @@ DELIVERY_LIST = ListDocument("webhook_delivery_list", DELIVERY, *LISTED, Field("
 
 _MAILS = Field[User]("enabled", t.about("false: no mail about tasks is sent", t.FLAG), mail_preferences.enabled, True)
 _LANGUAGE = Field[User](
-    "language", t.about("language of the mails", t.one_of(*LANGUAGES)), language_preferences.of, example="en"
+    "language", t.about("language of the mails", t.one_of(*LANGUAGES)), language_preferences.language_of, example="en"
 )
 MAIL_PREFERENCE = ResponseDocument[User]("mail_preference", _MAILS, _LANGUAGE)
 MAIL_PREFERENCE_REQUEST = RequestDocument("mail_preference", "enabled", _MAILS, *optional(_LANGUAGE))

@@ -26,7 +26,7 @@ from django.db import DatabaseError, InterfaceError, connection
 
 from identity.error_categories import Category, LimitExceededError
 from transferapi.outages.log_filter import is_told
-from transferapi.rest.transfer.tasks.documents import EVENT, task
+from transferapi.rest.transfer.task_documents import EVENT, task
 from transferapi.tasks import events
 from transferapi.tasks.models import Task
 from transferapi.tasks.notify import feed

@@ -27,7 +27,7 @@ from transferapi.rest.http.base import View
 from transferapi.rest.http.content_negotiation import FirstRenderer
 from transferapi.rest.http.errors import BadRequest
 from transferapi.rest.openapi import description
-from transferapi.rest.transfer.tasks.views import task_id
+from transferapi.rest.transfer.task_views import task_id
 from transferapi.tasks import queries
 from transferapi.tasks.notify import feed
 from transferapi.tasks.notify.feed import Cursor, FeedScope

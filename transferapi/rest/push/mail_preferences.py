@@ -5,7 +5,7 @@ from __future__ import annotations
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from identity.languages import preferences
+from identity import languages
 from transferapi.rest.http.base import View
 from transferapi.rest.openapi import description
 from transferapi.tasks.notify import mail_preferences
@@ -24,6 +24,6 @@ class MailPreferenceView(View):
     def put(self, request: Request) -> Response:
         wanted = documents.MAIL_PREFERENCE_REQUEST.read(request.data)
         if wanted["language"] is not None:
-            preferences.choose(self.user, wanted["language"])
+            languages.choose(self.user, wanted["language"])
         mail_preferences.choose(self.user, enabled=wanted["enabled"])
         return Response(documents.MAIL_PREFERENCE.document(self.user))

@@ -13,10 +13,9 @@ from typing import Any
 
 from django.conf import settings
 
-from identity.groups.services import MAX_MEMBERS
-from identity.models import Group, Membership
+from identity.groups import MAX_MEMBERS
+from identity.models import Group, Membership, ScimUser
 from identity.scim.groups import GroupChange
-from identity.scim.models import ScimUser
 from identity.scim.users import UserChange
 from transferapi.rest.openapi.types import wire_time
 

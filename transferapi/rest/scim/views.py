@@ -15,11 +15,9 @@ from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.debug import sensitive_variables
 from rest_framework.exceptions import AuthenticationFailed, MethodNotAllowed
 
-from identity.audit import origin
-from identity.audit.origin import Origin
-from identity.models import Group
+from identity import call_origin
+from identity.models import Group, ScimClient
 from identity.scim import clients, groups, users
-from identity.scim.models import ScimClient
 from transferapi.rest.http import json_documents, rate_limit
 from transferapi.rest.http.errors import (
     TOKEN_HEADER,
@@ -77,7 +75,7 @@ def _answered(handlers: dict[str, Handler], request: HttpRequest, ref: str) -> A
     handler = handlers.get(str(request.method).lower())
     if handler is None:
         raise MethodNotAllowed(str(request.method))
-    with origin.comes_from(Origin(address_of(request), f"scim:{client.name}")):
+    with call_origin.comes_from(call_origin.Origin(address_of(request), f"scim:{client.name}")):
         return handler(client, request, ref)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from transferapi.rest.openapi import types as t
 from transferapi.rest.openapi.document_types import Always, Field, RequestDocument, ResponseDocument, part, wrapped
-from transferapi.rest.transfer.submission.documents import TRANSFER_OF_TIMER
+from transferapi.rest.transfer.submission_documents import TRANSFER_OF_TIMER
 from transferapi.tasks.states import Phase
 from transferapi.timers import schedule, services
 from transferapi.timers.models import Timer

@@ -16,7 +16,7 @@ from transferapi.rest.http.base import LargeBodies
 from transferapi.rest.http.errors import BadRequest
 from transferapi.rest.http.parsing import Document, parse_id, part
 from transferapi.rest.openapi import description
-from transferapi.rest.transfer.submission.views import transfer_request
+from transferapi.rest.transfer.submission_views import transfer_request
 from transferapi.tasks.options import NOT_SUPPORTED
 from transferapi.timers import schedule, services
 from transferapi.timers.errors import TimerNotFoundError

@@ -7,19 +7,15 @@ from django.urls import path
 from transferapi.rest import landing
 from transferapi.rest.push import event_streams, mail_preferences, webhooks
 
-from .activation import views as activation
-from .bookmarks import views as bookmarks
-from .endpoints import views as endpoints
-from .managers import endpoints as managed_endpoints
-from .managers import pause_rules
-from .managers import tasks as managed_tasks
-from .operations import files, listing_stream
-from .operations import views as operations
-from .sharing import views as sharing
-from .submission import views as submission
-from .tasks import forecasts
-from .tasks import views as tasks
-from .v2 import unsupported
+from . import activation_views as activation
+from . import bookmark_views as bookmarks
+from . import endpoint_views as endpoints
+from . import file_views, v2
+from . import manager_views as managers
+from . import operation_views as operations
+from . import sharing_views as sharing
+from . import submission_views as submission
+from . import task_views as tasks
 
 E = "endpoint/<str:endpoint>"
 T = "task/<str:task>"
@@ -40,13 +36,13 @@ urlpatterns = [
     path(f"{E}/deactivate", activation.Deactivate.as_view()),
     path(f"operation/{E}/ls", operations.Ls.as_view()),
     path(f"operation/{E}/destination", operations.DestinationCheck.as_view()),
-    path(f"operation/{E}/listing", listing_stream.ListingView.as_view()),
+    path(f"operation/{E}/listing", operations.ListingView.as_view()),
     path(f"operation/{E}/stat", operations.Stat.as_view()),
     path(f"operation/{E}/mkdir", operations.Mkdir.as_view()),
     path(f"operation/{E}/rename", operations.RenameView.as_view()),
     path(f"operation/{E}/symlink", operations.Symlink.as_view()),
-    path(f"operation/{E}/file", files.FileView.as_view()),
-    path(f"operation/{E}/upload", files.UploadView.as_view()),
+    path(f"operation/{E}/file", file_views.FileView.as_view()),
+    path(f"operation/{E}/upload", file_views.UploadView.as_view()),
     path("submission_id", submission.SubmissionId.as_view()),
     path("transfer", submission.SubmitTransfer.as_view()),
     path("delete", submission.SubmitDelete.as_view()),
@@ -79,25 +75,25 @@ urlpatterns = [
     path("bookmark", bookmarks.BookmarkCreate.as_view()),
     path("bookmark/<str:bookmark>", bookmarks.BookmarkDetail.as_view()),
     # ---- pause rules and what managers of endpoints see
-    path(f"{E}/my_effective_pause_rule_list", pause_rules.MyEffectivePauseRules.as_view()),
-    path(f"{T}/pause_info", pause_rules.PauseInfo.as_view()),
-    path(f"{M}/pause_rule_list", pause_rules.PauseRuleList.as_view()),
-    path(f"{M}/pause_rule", pause_rules.PauseRuleCreate.as_view()),
-    path(f"{M}/pause_rule/<str:pause_rule>", pause_rules.PauseRuleDetail.as_view()),
-    path(f"{M}/monitored_endpoints", managed_endpoints.MonitoredEndpoints.as_view()),
-    path(f"{M}/{E}", managed_endpoints.ManagedEndpoint.as_view()),
-    path(f"{M}/{E}/hosted_endpoint_list", managed_endpoints.HostedEndpointList.as_view()),
-    path(f"{M}/{E}/access_list", managed_endpoints.ManagedAccessList.as_view()),
-    path(f"{M}/task_list", managed_tasks.ManagedTaskList.as_view()),
-    path(f"{M}/{T}", managed_tasks.ManagedTaskDetail.as_view()),
-    path(f"{M}/{T}/event_list", managed_tasks.ManagedEventList.as_view()),
-    path(f"{M}/{T}/pause_info", managed_tasks.ManagedPauseInfo.as_view()),
-    path(f"{M}/{T}/successful_transfers", managed_tasks.ManagedSuccessfulTransfers.as_view()),
-    path(f"{M}/{T}/skipped_errors", managed_tasks.ManagedSkippedErrors.as_view()),
-    path(f"{M}/admin_cancel", managed_tasks.AdminCancelCreate.as_view()),
-    path(f"{M}/admin_cancel/<str:admin_cancel>", managed_tasks.AdminCancelDetail.as_view()),
-    path(f"{M}/admin_pause", managed_tasks.AdminPause.as_view()),
-    path(f"{M}/admin_resume", managed_tasks.AdminResume.as_view()),
+    path(f"{E}/my_effective_pause_rule_list", managers.MyEffectivePauseRules.as_view()),
+    path(f"{T}/pause_info", managers.PauseInfo.as_view()),
+    path(f"{M}/pause_rule_list", managers.PauseRuleList.as_view()),
+    path(f"{M}/pause_rule", managers.PauseRuleCreate.as_view()),
+    path(f"{M}/pause_rule/<str:pause_rule>", managers.PauseRuleDetail.as_view()),
+    path(f"{M}/monitored_endpoints", managers.MonitoredEndpoints.as_view()),
+    path(f"{M}/{E}", managers.ManagedEndpoint.as_view()),
+    path(f"{M}/{E}/hosted_endpoint_list", managers.HostedEndpointList.as_view()),
+    path(f"{M}/{E}/access_list", managers.ManagedAccessList.as_view()),
+    path(f"{M}/task_list", managers.ManagedTaskList.as_view()),
+    path(f"{M}/{T}", managers.ManagedTaskDetail.as_view()),
+    path(f"{M}/{T}/event_list", managers.ManagedEventList.as_view()),
+    path(f"{M}/{T}/pause_info", managers.ManagedPauseInfo.as_view()),
+    path(f"{M}/{T}/successful_transfers", managers.ManagedSuccessfulTransfers.as_view()),
+    path(f"{M}/{T}/skipped_errors", managers.ManagedSkippedErrors.as_view()),
+    path(f"{M}/admin_cancel", managers.AdminCancelCreate.as_view()),
+    path(f"{M}/admin_cancel/<str:admin_cancel>", managers.AdminCancelDetail.as_view()),
+    path(f"{M}/admin_pause", managers.AdminPause.as_view()),
+    path(f"{M}/admin_resume", managers.AdminResume.as_view()),
     # ---- mails, webhooks and streams of events
     path("event_stream", event_streams.EventStream.as_view()),
     path(f"{T}/event_stream", event_streams.TaskEventStream.as_view()),
@@ -112,8 +108,8 @@ urlpatterns = [
     path(f"{E}/ls", operations.Ls.as_view()),
     path(f"{E}/mkdir", operations.Mkdir.as_view()),
     path(f"{T}/remove", tasks.TaskRemove.as_view()),
-    path(f"{E}/subscription", unsupported.Subscription.as_view()),
-    path(f"{E}/subscription_admin_verified", unsupported.Subscription.as_view()),
-    path("forecast", forecasts.ForecastDetail.as_view()),
+    path(f"{E}/subscription", v2.Subscription.as_view()),
+    path(f"{E}/subscription_admin_verified", v2.Subscription.as_view()),
+    path("forecast", tasks.ForecastDetail.as_view()),
     path("openapi", landing.OpenApi.as_view()),
 ]

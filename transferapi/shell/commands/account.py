@@ -8,10 +8,10 @@ from functools import cache
 from importlib import metadata
 from typing import Any
 
+from identity import ssh_keys
 from identity.models import User
 from identity.provider import identities, openid
 from identity.provider.identities import Identity
-from identity.ssh_keys import services as ssh_keys
 from transferapi.rest.auth import account_documents, documents
 from transferapi.rest.auth.documents import ShownUser
 from transferapi.rest.transfer import VERSION

@@ -16,7 +16,7 @@ from endpoints.registry import canonical_name
 from identity.error_categories import CategorizedError
 from identity.hidden import Secret
 from identity.models import User
-from transferapi.rest.transfer.activation import documents
+from transferapi.rest.transfer import activation_documents
 from transferapi.shell.answers import answer
 from transferapi.shell.command import Heading, command, operands
 from transferapi.shell.context import Context
@@ -139,7 +139,7 @@ def _look(user: User, ref: str) -> tuple[ActivationResult, _Endpoint]:
 
 
 def _show(context: Context, arguments: Arguments, outcome: ActivationResult, text: str) -> None:
-    more = context.call(documents.outcome, outcome) if arguments["form"] == "json" else {"DATA_TYPE": ""}
+    more = context.call(activation_documents.outcome, outcome) if arguments["form"] == "json" else {"DATA_TYPE": ""}
     answer(context, arguments, more.pop("DATA_TYPE"), outcome.code, outcome.message, text, **more)
 
 

@@ -9,7 +9,7 @@ from endpoints import bookmarks
 from endpoints.errors import BookmarkNotFoundError
 from endpoints.models import Bookmark
 from identity.models import User
-from transferapi.rest.transfer.bookmarks import documents
+from transferapi.rest.transfer import bookmark_documents
 from transferapi.shell import names
 from transferapi.shell.answers import answer, show
 from transferapi.shell.command import Heading, command, operands
@@ -33,7 +33,7 @@ _TABLE = Table[_Shown](
     Column("Endpoint", lambda shown: shown.endpoint),
     Column("Path", lambda shown: shown.row.path),
     Column("Pinned", lambda shown: "yes" if shown.row.pinned else "no"),
-    document=lambda shown: documents.BOOKMARK.document(shown.row),
+    document=lambda shown: bookmark_documents.BOOKMARK.document(shown.row),
 )
 
 
@@ -46,7 +46,7 @@ def bookmark_add(context: Context, arguments: Arguments) -> None:
     place, name = (second, first) if _is_name(first) and not _is_name(second) else (first, second)
     row = context.call(_add, context.user, place, name)
     if arguments["form"] == "json":
-        show(context, documents.BOOKMARK.document(row))
+        show(context, bookmark_documents.BOOKMARK.document(row))
         return
     context.out(f"Bookmark ID: {row.pk}\n")
 
@@ -101,7 +101,7 @@ def bookmark_rename(context: Context, arguments: Arguments) -> None:
     old, new = operands(arguments, 2)
     row = context.call(_rename, context.user, old, new)
     if arguments["form"] == "json":
-        show(context, documents.BOOKMARK.document(row))
+        show(context, bookmark_documents.BOOKMARK.document(row))
 
 
 def _rename(user: User, old: str, new: str) -> Bookmark:

@@ -13,7 +13,7 @@ from endpoints.registry import Deleted, canonical_name
 from endpoints.sharing import shares
 from identity.models import User
 from identity.user_names import canonical
-from transferapi.rest.transfer.endpoints import documents
+from transferapi.rest.transfer import endpoint_documents
 from transferapi.shell import names
 from transferapi.shell.answers import answer
 from transferapi.shell.command import Heading, command, operands
@@ -83,16 +83,18 @@ def _add(user: User, name: str | None, arguments: Arguments) -> dict[str, Any]:
         if texts:
             raise UsageError("--sharing and -p: a shared endpoint has no servers of its own")
         place = names.location(user, arguments["sharing"], decode=True)
-        return documents.created(shares.create(user, place.endpoint, place.path, fields))
+        return endpoint_documents.created(shares.create(user, place.endpoint, place.path, fields))
     found = _known(user, fields.get("name"))
     if "gc" in arguments.given:
         return _add_personal(user, found, fields, texts)
     if found is None:
-        return documents.created(registry.create(user, fields, [servers.spec_of(text, subject) for text in texts]))
+        return endpoint_documents.created(
+            registry.create(user, fields, [servers.spec_of(text, subject) for text in texts])
+        )
     if not texts or len(fields) > 1:
         raise EndpointExistsError(canonical_name(found))
     servers.add(user, str(found.pk), texts, subject)
-    return documents.created(found)
+    return endpoint_documents.created(found)
 
 
 def _add_personal(user: User, found: Endpoint | None, fields: dict[str, Any], servers: list[str]) -> dict[str, Any]:
@@ -101,8 +103,8 @@ def _add_personal(user: User, found: Endpoint | None, fields: dict[str, Any], se
     if found is not None and len(fields) > 1:
         raise EndpointExistsError(canonical_name(found))
     if found is not None:
-        return documents.created(found, setup_keys.new_key(user, str(found.pk)))
-    return documents.created(*setup_keys.create_endpoint(user, {**fields, "is_globus_connect": True}))
+        return endpoint_documents.created(found, setup_keys.new_key(user, str(found.pk)))
+    return endpoint_documents.created(*setup_keys.create_endpoint(user, {**fields, "is_globus_connect": True}))
 
 
 def _known(user: User, name: str | None) -> Endpoint | None:

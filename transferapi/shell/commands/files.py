@@ -14,7 +14,7 @@ from endpoints.permissions import Permission
 from identity.models import User
 from transferapi.rest.http import json_documents
 from transferapi.rest.http.json_documents import Rows
-from transferapi.rest.transfer.operations import documents, listings
+from transferapi.rest.transfer import listings, operation_documents
 from transferapi.shell import names
 from transferapi.shell.answers import answer
 from transferapi.shell.command import Heading, command, operands
@@ -35,9 +35,9 @@ _ROW = Table[Entry](
     Column("Size", lambda entry: entry.size),
     Column("Last Modified", lambda entry: entry.modified),
     Column("Name", lambda entry: listing.shown(entry.name)),
-    Column("Type", documents.file_type),
+    Column("Type", operation_documents.file_type),
     Column("Link Target", lambda entry: entry.link_target),
-    document=documents.FILE.document,
+    document=operation_documents.FILE.document,
 )
 
 
@@ -147,7 +147,11 @@ def _show_file(context: Context, arguments: Arguments, entry: Entry, text: str) 
 def _lines(context: Context, arguments: Arguments, found: Listing, entries: list[Entry]) -> Iterator[str]:
     if arguments["fields"] is None and arguments["form"] == "json":
         place = {"limit": len(entries), "offset": 0, "total": len(entries), "length": len(entries)}
-        whole = {**context.call(documents.folder, found), **place, "DATA": Rows(entries, documents.FILE.document)}
+        whole = {
+            **context.call(operation_documents.folder, found),
+            **place,
+            "DATA": Rows(entries, operation_documents.FILE.document),
+        }
         return (part.decode("ascii") for part in chain(json_documents.parts(whole), [b"\n"]))
     if arguments["fields"] is None and arguments["form"] == "text":
         return listing.long(entries) if arguments["long"] else listing.short(entries)

@@ -17,7 +17,7 @@ from endpoints.registry import DEFAULT_PORTS, ServerSpec, server_spec, server_ur
 from endpoints.servers.program_removal import remove_programs
 from endpoints.servers.server_spec import PINNED_SCHEMES
 from identity.models import User
-from transferapi.rest.transfer.endpoints import documents
+from transferapi.rest.transfer import endpoint_documents
 from transferapi.shell.answers import answer, show
 from transferapi.shell.command import Heading, command, operands
 from transferapi.shell.context import Context
@@ -40,7 +40,7 @@ _TABLE = Table[Server](
     Column("Subject", lambda row: row.subject),
     Column("Shown Host Key", lambda row: row.shown_host_key),
     Column("Host Key Confirmed", lambda row: row.host_key_confirmed if is_pinned(row) else ""),
-    document=documents.SERVER.document,
+    document=endpoint_documents.SERVER.document,
 )
 
 
@@ -96,7 +96,7 @@ def server_add(context: Context, arguments: Arguments) -> None:
         raise UsageError("a server is missing: HOST, HOST:PORT or gsiftp://HOST:PORT/")
     rows = context.call(add, context.user, ref, texts, arguments["subject"] or "")
     if arguments["form"] == "json" and len(rows) > 1:
-        show(context, [documents.SERVER.document(row) for row in rows])
+        show(context, [endpoint_documents.SERVER.document(row) for row in rows])
         return
     text = "".join(f"Server ID: {row.pk}\n{_unconfirmed(ref, row)}" for row in rows)
     answer(

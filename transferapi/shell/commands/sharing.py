@@ -13,7 +13,7 @@ from endpoints.sharing import access_rules, roles
 from endpoints.sharing.access_rules import RuleSpec
 from identity.models import User
 from transferapi.rest.http.errors import meaning
-from transferapi.rest.transfer.sharing import documents
+from transferapi.rest.transfer import sharing_documents
 from transferapi.shell import names, principals, times
 from transferapi.shell.answers import answer, show
 from transferapi.shell.command import Heading, command, operands
@@ -34,14 +34,14 @@ _RULES = Table[AccessRule](
     Column("Create Time", lambda row: row.created_at),
     Column("Expiration Date", lambda row: row.expires_at),
     Column("Notify Email", lambda row: row.notify_email),
-    document=documents.ACCESS.document,
+    document=sharing_documents.ACCESS.document,
 )
 _ROLES = Table[Role](
     Column("ID", lambda row: row.pk),
     Column("Principal Type", lambda row: row.principal_type),
     Column("Principal", lambda row: row.principal),
     Column("Role", lambda row: str(row.role)),
-    document=documents.ROLE.document,
+    document=sharing_documents.ROLE.document,
 )
 
 
@@ -139,7 +139,7 @@ def role_add(context: Context, arguments: Arguments) -> None:
         raise UsageError(f"--role is missing: one of {', '.join(RoleName)}")
     row = context.call(_add_role, context.user, ref, arguments)
     if arguments["form"] == "json":
-        show(context, documents.ROLE.document(row))
+        show(context, sharing_documents.ROLE.document(row))
         return
     context.out(f"Role ID: {row.pk}\n")
 

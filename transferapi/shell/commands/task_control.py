@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import uuid
 
-from transferapi.rest.transfer.tasks import documents
-from transferapi.rest.transfer.tasks.views import CANCEL_MESSAGES
+from transferapi.rest.transfer import task_documents
+from transferapi.rest.transfer.task_views import CANCEL_MESSAGES
 from transferapi.shell.answers import answer, show
 from transferapi.shell.command import Heading, command, operands
 from transferapi.shell.context import Context, Signal
@@ -48,7 +48,7 @@ def wait(context: Context, arguments: Arguments) -> int:
     if end in (Signal.BACKGROUND, Signal.DISCONNECTED):
         return OK
     if arguments["form"] == "json":
-        show(context, context.call(lambda: [documents.task(queries.get(context.user, one)) for one in ids]))
+        show(context, context.call(lambda: [task_documents.task(queries.get(context.user, one)) for one in ids]))
     return foreground.status(context, ids)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from endpoints.registry import canonical_name
-from transferapi.rest.transfer.tasks import documents
+from transferapi.rest.transfer import task_documents
 from transferapi.shell.answers import show
 from transferapi.shell.command import Heading, command, operands
 from transferapi.shell.context import Context
@@ -63,7 +63,7 @@ def details(context: Context, arguments: Arguments) -> None:
     elif arguments["subtasks"]:
         _show_files(context, arguments, task)
     elif arguments["form"] == "json" and arguments["fields"] is None:
-        show(context, context.call(lambda: documents.task(task, forecasts.during(task))))
+        show(context, context.call(lambda: task_documents.task(task, forecasts.during(task))))
     else:
         records.DETAILS.show(context, arguments, [task], single=True)
 
@@ -76,7 +76,7 @@ def _show_files(context: Context, arguments: Arguments, task: Task) -> None:
 def _show_failed(context: Context, arguments: Arguments, task: Task) -> None:
     pages = _pages(context, queries.skipped_errors, task.pk)
     if arguments["form"] == "json":
-        write_list(context, (documents.SKIPPED_ERROR.document(file) for page in pages for file in page))
+        write_list(context, (task_documents.SKIPPED_ERROR.document(file) for page in pages for file in page))
         return
     for page in pages:
         context.out("".join(f"{_as_line(task, file)}\n" for file in page))

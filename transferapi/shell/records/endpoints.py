@@ -18,7 +18,7 @@ from endpoints.models import Endpoint
 from endpoints.network_use import MOST, NetworkLimits, limits
 from endpoints.registry import canonical_name, server_uri
 from identity.models import User
-from transferapi.rest.transfer.endpoints import documents
+from transferapi.rest.transfer import endpoint_documents
 from transferapi.shell.output import Column, Table, field_name, left
 
 #: Where an endpoint sets none: the bounds of the service, and the plan with which a task begins.
@@ -73,7 +73,7 @@ def records(user: User, rows: Sequence[Endpoint], *, with_documents: bool) -> li
     now = datetime.now(UTC)
     seen = endpoint_view.views_for(user, rows, now)
     activated = endpoint_view.activated_by(user)
-    shown = documents.endpoints(user, rows) if with_documents else [{}] * len(rows)
+    shown = endpoint_documents.endpoints(user, rows) if with_documents else [{}] * len(rows)
     return [
         EndpointRecord(row, seen[row.pk], row.owner_id == user.pk, row.pk in activated, document, now)
         for row, document in zip(rows, shown, strict=True)

@@ -19,9 +19,8 @@ from paramiko.common import (
     OPEN_SUCCEEDED,
 )
 
-from identity.audit import log as audit
+from identity import audit, ssh_keys
 from identity.networks import network_of
-from identity.ssh_keys import services as ssh_keys
 from transferapi.tasks.upkeep import tallies
 
 from . import running

@@ -13,9 +13,9 @@ from typing import ParamSpec, TypeVar
 
 from endpoints.permissions import restricted_to
 from identity import user_names
-from identity.audit.origin import Origin, comes_from
+from identity.call_origin import Origin, comes_from
 from identity.models import User
-from identity.sessions.proof import SignInProof, proven_by
+from identity.sign_in_proof import SignInProof, proven_by
 from transferapi.rest.http import rate_limit
 from transferapi.rest.http.errors import TooManyRequests
 from transferapi.shell.errors import ShellError

@@ -14,12 +14,11 @@ from django.db import DatabaseError, InterfaceError
 from paramiko.common import AUTH_FAILED, AUTH_SUCCESSFUL
 from paramiko.server import InteractiveQuery
 
-from identity import password_sign_in
-from identity.audit.origin import Origin, comes_from
+from identity import password_sign_in, ssh_keys
+from identity.call_origin import Origin, comes_from
 from identity.hidden import Secret
 from identity.models import User
-from identity.ssh_keys import services as ssh_keys
-from identity.ssh_keys.restrictions import UNRESTRICTED, KeyRestrictions
+from identity.ssh_public_keys import UNRESTRICTED, KeyRestrictions
 from transferapi.outages.connection_limits import is_full
 from transferapi.outages.log_filter import is_told
 from transferapi.rest.http.errors import BUSY, NO_CONNECTION, Unavailable
@@ -52,7 +51,7 @@ class ShellLogin:
 
     @property
     def way(self) -> str:
-        """As in `identity.sessions.proof.SignInProof`: password and code are two factors here as on the pages."""
+        """As in `identity.sign_in_proof.SignInProof`: password and code are two factors here as on the pages."""
         if self.key is not None:
             return "ssh key"
         return "code" if self.with_code else "ssh"

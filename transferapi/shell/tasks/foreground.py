@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from endpoints.gridftp.faults import Kind
 from identity.models import User
-from transferapi.rest.transfer.tasks import documents
+from transferapi.rest.transfer import task_documents
 from transferapi.shell.context import Context, Signal
 from transferapi.shell.errors import FAILED, INACTIVE, INTERRUPTED, OK, TIMED_OUT, OperationError, ShellError
 from transferapi.shell.operation_errors import CAUSES, REFUSED
@@ -99,7 +99,7 @@ def _read(user: User, ids: Sequence[uuid.UUID]) -> list[Task]:
 def _progress(user: User, ids: Sequence[uuid.UUID]) -> Progress:
     tasks = queries.progress(user, ids)
     counts = [_counts(task) for task in tasks]
-    rate = sum(map(documents.rate, tasks))
+    rate = sum(map(task_documents.rate, tasks))
     ended = all(task.phase == Phase.DONE or task.status == Status.INACTIVE for task in tasks)
     return Progress(
         sum(done for done, _ in counts),

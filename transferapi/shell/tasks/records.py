@@ -10,7 +10,7 @@ from typing import Any
 
 from endpoints.registry import canonical_name
 from identity.models import User
-from transferapi.rest.transfer.tasks import documents
+from transferapi.rest.transfer import task_documents
 from transferapi.shell.errors import ShellError
 from transferapi.shell.output import Column, Table
 from transferapi.tasks import display_state, queries
@@ -37,7 +37,7 @@ def task_id(text: str) -> uuid.UUID:
 
 
 def _document(task: Task) -> dict[str, Any]:
-    return documents.TASK.document(task)
+    return task_documents.TASK.document(task)
 
 
 def _field(name: str) -> Any:
@@ -131,7 +131,7 @@ EVENTS = Table[Event](
     Column("Description", lambda event: event.description),
     # Programs look for lines that begin with `File: `.
     Column("Details", lambda event: event.details, keeps_lines=True),
-    document=documents.EVENT.document,
+    document=task_documents.EVENT.document,
 )
 
 
@@ -162,6 +162,6 @@ FILES = Table[File](
     Column("Error Code", lambda file: file.error_code),
     Column("Error Details", lambda file: file.error_details),
     document=lambda file: (
-        documents.SUCCESSFUL_TRANSFER if file.state == FileState.DONE else documents.SKIPPED_ERROR
+        task_documents.SUCCESSFUL_TRANSFER if file.state == FileState.DONE else task_documents.SKIPPED_ERROR
     ).document(file),
 )

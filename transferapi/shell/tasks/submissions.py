@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, ParamSpec
 
-from transferapi.rest.transfer.submission import documents
+from transferapi.rest.transfer import submission_documents
 from transferapi.shell import output, times, words
 from transferapi.shell.answers import show
 from transferapi.shell.command import COMMANDS
@@ -185,7 +185,7 @@ def accepted(context: Context, arguments: Arguments, task: Task, *, made: bool, 
     """Write `Task ID: ...`, or the document of REST. what: was accepted; "": the type of the task."""
     warning = context.call(overlaps.warning, context.user, task) if made else None
     if arguments["form"] == "json":
-        show(context, documents.accepted(what or task.type.lower(), task, made=made, warning=warning))
+        show(context, submission_documents.accepted(what or task.type.lower(), task, made=made, warning=warning))
         return
     if warning:
         context.err(f"Warning: {warning}\n")

@@ -20,8 +20,8 @@ from django.db.models import Q, QuerySet
 from endpoints import pause_rules, registry
 from endpoints.models import Endpoint, PauseRule
 from endpoints.permissions import Permission, endpoints_by_role, in_reach
+from identity import shown_names
 from identity.database_rows import row_by_id
-from identity.linked import shown
 from identity.models import User
 from transferapi.tasks import queries
 from transferapi.tasks.errors import OwnerNotFoundError, RequestError, TaskNotFoundError, TasksNotPermittedError
@@ -302,7 +302,7 @@ def _seen(user: User, tasks: Sequence[Task]) -> list[ManagedTask]:
     found = [ManagedTask(task, overseen) for task in tasks if is_overseen(task, overseen)]
     for seen in found:
         _mask(seen)
-    shown.load(seen.task.owner for seen in found)
+    shown_names.load(seen.task.owner for seen in found)
     return found
 
 

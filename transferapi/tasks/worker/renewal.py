@@ -26,7 +26,7 @@ from endpoints.gridftp.faults import Fault, Kind
 from endpoints.models import Endpoint
 from endpoints.registry import canonical_name
 from identity.clock import moment
-from identity.languages.catalog import ENGLISH, speaking
+from identity.languages import ENGLISH, speaking
 from identity.vault.store import CredentialInfo
 from transferapi.tasks import events, moves, queries
 from transferapi.tasks.forecast import services as forecasts

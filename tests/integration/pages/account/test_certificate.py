@@ -7,12 +7,10 @@ from typing import Any
 
 import pytest
 
-from identity import certificate_subjects
-from identity.audit.models import AuditEvent
+from identity import certificate_subjects, sign_up
 from identity.hidden import Secret
-from identity.models import Invitation, User
-from identity.sign_up import invitations
-from identity.sign_up.policy import parse
+from identity.models import AuditEvent, Invitation, User
+from identity.sign_up_policy import parse
 from tests.integration.pages import PASSWORD, Browser
 from webui.sign_in import certificate
 
@@ -121,7 +119,7 @@ def invited(settings: Any) -> Browser:
 
 
 def _code(email: str | None) -> str:
-    return invitations.invite(None, email or "")[1].value.partition("code=")[2]
+    return sign_up.invite(None, email or "")[1].value.partition("code=")[2]
 
 
 def test_an_invited_person_makes_an_account_and_signs_in_by_the_certificate(invited: Browser) -> None:

@@ -11,14 +11,12 @@ from typing import Any
 import pytest
 from django.db import connection
 
+from identity import mail_addresses, password_recovery
 from identity.clock import moment
 from identity.hidden import Secret
-from identity.mail_addresses import services
-from identity.mail_addresses.errors import AddressLinkLapsedError, TooManyChangesError
-from identity.models import AddressChange, AuditEvent, RecoveryLink, RecoveryRequest, ScimUser, User
-from identity.passwords import recovery
-from identity.scim.models import ScimClient
-from identity.sessions.proof import RECENT
+from identity.mail_addresses import AddressLinkLapsedError, TooManyChangesError
+from identity.models import AddressChange, AuditEvent, RecoveryLink, RecoveryRequest, ScimClient, ScimUser, User
+from identity.sign_in_proof import RECENT
 from tests.integration.cast import all_at_once
 from tests.integration.pages import PASSWORD, Browser
 from tests.integration.tasks.test_mails import configure
@@ -89,7 +87,7 @@ def test_a_person_without_an_address_sets_one_and_gets_a_lost_password_back(
     assert browser.get(path).status_code == 302
     assert browser.get("/account/address").status_code == 404
     RecoveryRequest.objects.create(name=NEW)
-    recovery.answer_requests()
+    password_recovery.answer_requests()
     mail_sender.send_due()
     assert recipients(server) == [NEW, NEW, NEW]
     assert "/recover/link?code=" in texts(server)[-1]
@@ -128,12 +126,12 @@ def test_an_address_of_another_account_gets_a_hint_and_nothing_changes(
 
 
 def test_an_address_that_became_anothers_after_the_mail_is_not_set(alice: User, bob: User, server: MailServer) -> None:
-    services.ask(alice, NEW, "")
-    code = services.new_code(AddressChange.objects.get().pk)
+    mail_addresses.ask(alice, NEW, "")
+    code = mail_addresses.new_code(AddressChange.objects.get().pk)
     assert code is not None
     User.objects.filter(pk=bob.pk).update(email=NEW)
     with pytest.raises(AddressLinkLapsedError):
-        services.use(alice, code)
+        mail_addresses.use(alice, code)
     assert email_of(alice) == ""
 
 
@@ -208,50 +206,50 @@ def test_a_service_without_mails_says_so(browser: Browser, settings: Any) -> Non
 
 def test_mails_to_an_address_and_of_a_user_are_bounded(alice: User, server: MailServer) -> None:
     for _ in range(3):
-        services.ask(alice, NEW, "")
+        mail_addresses.ask(alice, NEW, "")
     assert Mail.objects.count() == 1
-    for number in range(services.MOST_OF_A_USER - 1):
-        services.ask(alice, f"a{number}@example.org", "")
+    for number in range(mail_addresses.MOST_OF_A_USER - 1):
+        mail_addresses.ask(alice, f"a{number}@example.org", "")
     with pytest.raises(TooManyChangesError):
-        services.ask(alice, "another@example.org", "")
-    services.delete_expired()
+        mail_addresses.ask(alice, "another@example.org", "")
+    mail_addresses.delete_expired()
     with pytest.raises(TooManyChangesError):
-        services.ask(alice, "another@example.org", "")
+        mail_addresses.ask(alice, "another@example.org", "")
     # The last wish alone has a link.
     mail_sender.send_due()
-    assert recipients(server) == [f"a{services.MOST_OF_A_USER - 2}@example.org"]
+    assert recipients(server) == [f"a{mail_addresses.MOST_OF_A_USER - 2}@example.org"]
     later = moment() + timedelta(days=2)
-    services.delete_expired(later)
+    mail_addresses.delete_expired(later)
     assert not AddressChange.objects.exists()
 
 
 def test_wishes_of_one_network_are_bounded(
     browser: Browser, server: MailServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(services, "MOST_OF_A_NETWORK", 0)
+    monkeypatch.setattr(mail_addresses, "MOST_OF_A_NETWORK", 0)
     assert browser.post(FORM, email=NEW).status_code == 429
     assert "Too many attempts" in browser.text
 
 
 def test_a_link_that_is_too_old_is_over(alice: User, server: MailServer) -> None:
-    services.ask(alice, NEW, "")
-    code = services.new_code(AddressChange.objects.get().pk)
+    mail_addresses.ask(alice, NEW, "")
+    code = mail_addresses.new_code(AddressChange.objects.get().pk)
     assert code is not None
-    assert services.find(alice, code) == NEW
+    assert mail_addresses.find(alice, code) == NEW
     for wrong in (Secret(""), Secret("x" * 200), Secret("nonsense")):
         with pytest.raises(AddressLinkLapsedError):
-            services.find(alice, wrong)
+            mail_addresses.find(alice, wrong)
     with pytest.raises(AddressLinkLapsedError):
-        services.use(alice, code, moment() + services.LIFETIME + timedelta(minutes=1))
+        mail_addresses.use(alice, code, moment() + mail_addresses.LIFETIME + timedelta(minutes=1))
     assert email_of(alice) == ""
 
 
 @pytest.mark.django_db(transaction=True)
 def test_two_uses_at_one_moment_are_one(alice: User, server: MailServer) -> None:
-    services.ask(alice, NEW, "")
-    code = services.new_code(AddressChange.objects.get().pk)
+    mail_addresses.ask(alice, NEW, "")
+    code = mail_addresses.new_code(AddressChange.objects.get().pk)
     assert code is not None
-    ended = all_at_once([partial(services.use, alice, code) for _ in range(4)])
+    ended = all_at_once([partial(mail_addresses.use, alice, code) for _ in range(4)])
     assert sorted(type(one).__name__ for one in ended) == ["AddressLinkLapsedError"] * 3 + ["User"]
     assert AuditEvent.objects.filter(what="address_changed").count() == 1
 
@@ -262,10 +260,10 @@ def test_of_two_users_who_confirm_one_address_at_one_moment_one_has_it(
 ) -> None:
     uses = []
     for user in (alice, bob):
-        services.ask(user, NEW, "")
-        code = services.new_code(AddressChange.objects.get(user=user).pk)
+        mail_addresses.ask(user, NEW, "")
+        code = mail_addresses.new_code(AddressChange.objects.get(user=user).pk)
         assert code is not None
-        uses += [partial(services.use, user, code)] * 2
+        uses += [partial(mail_addresses.use, user, code)] * 2
     ended = all_at_once(uses)
     assert sorted(type(one).__name__ for one in ended) == ["AddressLinkLapsedError"] * 3 + ["User"]
     assert User.objects.filter(email=NEW).count() == 1

@@ -8,10 +8,9 @@ from html import unescape
 import pytest
 from django.contrib.sessions.models import Session
 
-from identity import password_sign_in
+from identity import one_time_codes, password_sign_in
 from identity.hidden import Secret
 from identity.models import OneTimeCodeSecret, User
-from identity.one_time_codes import services
 from tests.integration.identity.test_one_time_codes import Phone
 from tests.integration.pages import PASSWORD, Browser
 
@@ -21,8 +20,8 @@ pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("passwords")]
 @pytest.fixture
 def phone(alice: User) -> Phone:
     """alice signs in with codes. None of the present ones is used up."""
-    phone = Phone(services.begin_enrolment(alice).secret)
-    services.confirm(alice, phone.code())
+    phone = Phone(one_time_codes.begin_enrolment(alice).secret)
+    one_time_codes.confirm(alice, phone.code())
     OneTimeCodeSecret.objects.filter(user=alice).update(last_step=0)
     return phone
 
@@ -49,7 +48,7 @@ def test_codes_are_set_up_on_the_account_page_and_then_asked_for(alice: User) ->
     assert secret not in browser.page
     browser.post("/account/codes/confirm", code=phone.code().value)
     recovery = values(browser.page, "shown-")
-    assert len(recovery) == services.RECOVERY_CODES
+    assert len(recovery) == one_time_codes.RECOVERY_CODES
     browser.get("/account")
     assert "You have 10 recovery codes left." in browser.text
     assert recovery[0] not in browser.page
@@ -74,11 +73,11 @@ def test_the_first_code_is_not_found_by_trying_in_a_stolen_session(alice: User) 
         assert browser.post("/account/codes/confirm", code=phone.wrong().value).status_code == 400
     answer = browser.post("/account/codes/confirm", code=phone.code().value)
     assert (answer.status_code, answer.headers["Retry-After"]) == (429, str(password_sign_in.WINDOW))
-    assert not services.enabled(alice)
+    assert not one_time_codes.enabled(alice)
 
 
 def test_a_wrong_code_is_asked_for_again_and_a_recovery_code_does_too(alice: User, phone: Phone) -> None:
-    recovery = services.new_recovery_codes(alice)[0]
+    recovery = one_time_codes.new_recovery_codes(alice)[0]
     browser = Browser()
     browser.sign_in(alice)
     assert browser.post("/signin/code", code=phone.wrong().value).status_code == 400
@@ -179,8 +178,8 @@ def test_an_open_session_alone_changes_nothing(alice: User, form: str, request: 
     browser.get("/account")
     for password, code in (("wrong", phone.code().value), (PASSWORD, ""), (PASSWORD, phone.wrong().value)):
         assert browser.post(f"/account/codes{form}", password=password, code=code).status_code == 400
-    assert services.enabled(alice)
-    assert services.recovery_codes_left(alice) == 10
+    assert one_time_codes.enabled(alice)
+    assert one_time_codes.recovery_codes_left(alice) == 10
 
 
 def test_recovery_codes_are_made_anew_and_codes_turned_off(alice: User, phone: Phone) -> None:
@@ -188,13 +187,13 @@ def test_recovery_codes_are_made_anew_and_codes_turned_off(alice: User, phone: P
     browser.sign_in(alice)
     browser.post("/signin/code", code=phone.code().value)
     browser.get("/account")
-    recovery = services.new_recovery_codes(alice)
+    recovery = one_time_codes.new_recovery_codes(alice)
     browser.post("/account/codes/recovery", password=PASSWORD, code=recovery[0].value)
     new = values(browser.page, "shown-")
     assert len(new) == 10
     assert not {code.value for code in recovery} & set(new)
     assert browser.post("/account/codes/off", password=PASSWORD, code=new[0]).status_code == 302
-    assert not services.enabled(alice)
+    assert not one_time_codes.enabled(alice)
     browser.get("/account")
     assert "One-time codes are off." in browser.text
 

@@ -10,12 +10,10 @@ from typing import Any
 import pytest
 from django.core.cache import cache
 
-from identity import certificate_subjects, password_sign_in
+from identity import certificate_subjects, one_time_codes, passkeys, password_sign_in
 from identity.hidden import Secret
 from identity.models import Passkey, User
-from identity.one_time_codes import services as one_time_codes
-from identity.passkeys import challenges, services
-from identity.passkeys.errors import ChallengeLapsedError, LastPasskeyError, PasskeyNotFoundError
+from identity.passkeys import ChallengeLapsedError, LastPasskeyError, PasskeyNotFoundError
 from identity.password_sign_in import CodeRefusedError, CodeRequiredError
 from tests.browsers.authenticator import USER_PRESENT, USER_VERIFIED, Authenticator
 from tests.integration.cast import all_at_once
@@ -93,7 +91,7 @@ def test_a_passkey_is_added_named_used_and_removed(browser: Browser, alice: User
     assert options["attestation"] == "none"
     key = added(browser)
     assert "laptop" in browser.text
-    [row] = services.of(alice)
+    [row] = passkeys.of(alice)
     assert (bytes(row.credential_id), row.transports, row.last_used_at) == (key.credential_id, ["internal"], None)
     browser.post(f"/account/passkeys/{row.pk}/rename", label="the old laptop")
     browser.get("/account")
@@ -106,7 +104,7 @@ def test_a_passkey_is_added_named_used_and_removed(browser: Browser, alice: User
     assert answer.headers["Location"] == "/account#passkeys"
     assert signed_in(other)
     assert "with a passkey" in other.text
-    [row] = services.of(alice)
+    [row] = passkeys.of(alice)
     assert (row.sign_count, row.last_used_at is not None) == (1, True)
 
     browser.post(f"/account/passkeys/{row.pk}/remove", confirmed="yes")
@@ -144,7 +142,7 @@ def test_a_challenge_belongs_to_its_session(key: Authenticator) -> None:
 def test_a_challenge_lapses(key: Authenticator, monkeypatch: pytest.MonkeyPatch) -> None:
     browser = begun()
     answer = key.get(asked(browser, OPTIONS))
-    monkeypatch.setattr(challenges, "LIFETIME", -1)
+    monkeypatch.setattr(passkeys, "LIFETIME", -1)
     assert browser.post("/signin/passkey", credential=answer).status_code == 400
     assert "took too long" in browser.text
 
@@ -152,11 +150,11 @@ def test_a_challenge_lapses(key: Authenticator, monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.django_db(transaction=True)
 def test_of_concurrent_takers_of_one_challenge_one_gets_it() -> None:
     session: dict[str, Any] = {}
-    challenge = challenges.new(session, "sign-in")
+    challenge = passkeys.new(session, "sign-in")
 
     def take() -> bytes | None:
         try:
-            return challenges.take(dict(session), "sign-in")
+            return passkeys.take(dict(session), "sign-in")
         except ChallengeLapsedError:
             return None
 
@@ -236,7 +234,7 @@ def test_a_new_passkey_that_proves_nothing_is_not_added(
     answer = lie(Authenticator(ORIGIN, RP), asked(browser, OPTIONS_NEW))
     assert browser.post("/account/passkeys", label="laptop", credential=answer).status_code == 400
     assert 'value="laptop"' in browser.page
-    assert services.of(alice) == []
+    assert passkeys.of(alice) == []
 
 
 def test_a_key_without_verification_is_not_added(browser: Browser, alice: User) -> None:
@@ -278,24 +276,24 @@ def test_a_passkey_is_of_one_user_and_registered_once(key: Authenticator, browse
 
 def test_nobody_touches_the_passkey_of_another(key: Authenticator, bob: User, alice: User) -> None:
     password_sign_in.set_password(bob, Secret(PASSWORD))
-    [row] = services.of(alice)
+    [row] = passkeys.of(alice)
     other = at_account(bob)
     for form in ("rename", "remove"):
         assert other.post(f"/account/passkeys/{row.pk}/{form}", label="mine", confirmed="yes").status_code == 404
     with pytest.raises(PasskeyNotFoundError):
-        services.remove(bob, "nonsense")
-    assert services.of(alice) == [row]
+        passkeys.remove(bob, "nonsense")
+    assert passkeys.of(alice) == [row]
 
 
 def test_a_user_has_so_many_and_no_more(
     key: Authenticator, browser: Browser, monkeypatch: pytest.MonkeyPatch, alice: User
 ) -> None:
     options = asked(browser, OPTIONS_NEW)
-    monkeypatch.setattr(services, "MOST", 1)
+    monkeypatch.setattr(passkeys, "MOST", 1)
     answer = browser.post("/account/passkeys", label="x", credential=Authenticator(ORIGIN, RP).create(options))
     assert answer.status_code == 409
     assert browser.post(OPTIONS_NEW).status_code == 409
-    assert len(services.of(alice)) == 1
+    assert len(passkeys.of(alice)) == 1
 
 
 def test_a_session_that_is_not_recent_adds_no_way_to_sign_in(
@@ -310,7 +308,7 @@ def test_a_session_that_is_not_recent_adds_no_way_to_sign_in(
     assert json.loads(answer.getvalue())["again"].startswith("/signin?next=%2Faccount%23passkeys&again=1")
     for path in ("/account/passkeys", "/account/passkeys/second-factor"):
         assert "again=1" in browser.post(path, label="x", wanted="yes").headers["Location"]
-    assert services.of(alice) == []
+    assert passkeys.of(alice) == []
 
 
 def test_after_the_password_a_passkey_is_asked_for_where_the_user_wants_it(
@@ -328,7 +326,7 @@ def test_after_the_password_a_passkey_is_asked_for_where_the_user_wants_it(
     assert signed_in(other)
     assert "with your password and a passkey" in other.text
 
-    [row] = services.of(alice)
+    [row] = passkeys.of(alice)
     assert browser.post(f"/account/passkeys/{row.pk}/remove", confirmed="yes").status_code == 409
     assert "this is the last" in browser.text
     browser.post("/account/passkeys/second-factor", wanted="no", confirmed="yes")
@@ -342,11 +340,11 @@ def test_the_last_way_to_sign_in_is_not_removed(alice: User) -> None:
     )
     alice.set_unusable_password()
     alice.save()
-    services.remove(alice, first.pk)
+    passkeys.remove(alice, first.pk)
     with pytest.raises(LastPasskeyError):
-        services.remove(alice, second.pk)
+        passkeys.remove(alice, second.pk)
     subject = certificate_subjects.add(alice, "/O=Grid/CN=Alice", proven=["/O=Grid/CN=Alice"])
-    services.remove(alice, second.pk)
+    passkeys.remove(alice, second.pk)
     with pytest.raises(certificate_subjects.LastSubjectError):
         certificate_subjects.remove(alice, subject.pk)
 
@@ -438,7 +436,7 @@ def test_without_redis_no_challenge_is_made(key: Authenticator, settings: Any) -
 
 def test_the_operator_removes_all_after_a_loss(key: Authenticator, browser: Browser, alice: User) -> None:
     browser.post("/account/passkeys/second-factor", wanted="yes")
-    assert services.remove_all(alice) == 1
+    assert passkeys.remove_all(alice) == 1
     cache.clear()
     assert Browser().sign_in(alice).status_code == 302
 

@@ -11,7 +11,7 @@ import pytest
 from identity.models import ApiToken, AuditEvent, CertificateSubject, ClientSecret, SshPublicKey, User
 from identity.provider import applications
 from identity.provider.applications import ApplicationSpec
-from identity.sessions.proof import RECENT
+from identity.sign_in_proof import RECENT
 from tests.integration.identity.test_ssh_keys import new_line
 from tests.integration.pages import Browser
 from tests.integration.rest import Answer, Api, assert_error, read

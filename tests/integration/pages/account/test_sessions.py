@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 
 from endpoints.models import Endpoint
-from identity import password_sign_in
+from identity import password_sign_in, sessions
 from identity.hidden import Secret
 from identity.models import Credential, Passkey, User, UserSession
-from identity.sessions import open_sessions, store
 from identity.vault import store as vault
 from tests.integration.pages import PASSWORD, Browser
 from tests.integration.rest import Api, assert_error
@@ -86,20 +85,20 @@ def test_nobody_ends_the_session_of_another(browser: Browser, bob: User) -> None
 
 
 def test_a_session_that_is_not_used_ends(browser: Browser, alice: User) -> None:
-    UserSession.objects.update(last_used_at=datetime.now(UTC) - store.IDLE + timedelta(minutes=2))
+    UserSession.objects.update(last_used_at=datetime.now(UTC) - sessions.IDLE + timedelta(minutes=2))
     assert browser.get("/account").status_code == 200
     assert datetime.now(UTC) - UserSession.objects.get(user=alice).last_used_at < timedelta(minutes=1)  # type: ignore[operator]
-    UserSession.objects.update(last_used_at=datetime.now(UTC) - store.IDLE)
-    assert open_sessions.of(alice) == []
+    UserSession.objects.update(last_used_at=datetime.now(UTC) - sessions.IDLE)
+    assert sessions.open_sessions(alice) == []
     assert browser.get("/account").status_code == 302
     assert not UserSession.objects.filter(user=alice).exists()
 
 
 def test_sessions_that_nobody_uses_are_deleted(browser: Browser) -> None:
-    store.delete_expired()
+    sessions.delete_expired()
     assert UserSession.objects.count() == 1
-    UserSession.objects.update(last_used_at=datetime.now(UTC) - store.IDLE - timedelta(minutes=1))
-    store.delete_expired()
+    UserSession.objects.update(last_used_at=datetime.now(UTC) - sessions.IDLE - timedelta(minutes=1))
+    sessions.delete_expired()
     assert not UserSession.objects.exists()
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from endpoints.models import Endpoint
+from identity import ssh_keys
 from identity.models import User
-from identity.ssh_keys import services as ssh_keys
 from tests.integration.identity.test_ssh_keys import new_line
 from tests.integration.pages import Browser
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from identity.audit import log
-from identity.audit.log import What
+from identity import audit as audit_log
+from identity import sign_up
+from identity.audit import What
 from identity.models import AuditEvent, Invitation, User, UserSession
-from identity.sign_up import invitations
-from identity.sign_up.policy import parse
+from identity.sign_up_policy import parse
 from tests.integration.cast import make_user
 from tests.integration.pages import PASSWORD, Browser
 from transferapi.tasks.notify.mails.account import _SUBJECTS
@@ -65,7 +65,7 @@ def test_only_staff_see_the_pages(alice: User, path: str) -> None:
 
 @pytest.mark.usefixtures("is_by_invitation")
 def test_only_staff_change_something(alice: User, bob: User) -> None:
-    made, _link = invitations.invite(None)
+    made, _link = sign_up.invite(None)
     his, hers = Browser(), Browser()
     his.sign_in(alice)
     hers.sign_in(alice)
@@ -139,8 +139,8 @@ def test_every_act_has_words() -> None:
 
 
 def test_the_audit_log_is_filtered_by_user_act_and_time(staff: Browser, alice: User, bob: User) -> None:
-    log.record(What.ROLE_GIVEN, alice, {"role": EVIL}, actor=bob)
-    log.record("an_act_of_tomorrow", alice)
+    audit_log.record(What.ROLE_GIVEN, alice, {"role": EVIL}, actor=bob)
+    audit_log.record("an_act_of_tomorrow", alice)
     there = (datetime.now(UTC) + timedelta(hours=1)).strftime("%Y-%m-%dT%H:%M")
     for query, found in {
         "": ["an_act_of_tomorrow", "Role given", "Signed in"],
@@ -176,12 +176,12 @@ def test_the_audit_log_has_pages_that_keep_the_filter(
 ) -> None:
     monkeypatch.setattr(audit, "ROWS", 2)
     for number in range(4):
-        log.record(What.ROLE_GIVEN, alice, {"number": number})
+        audit_log.record(What.ROLE_GIVEN, alice, {"number": number})
     staff.get("/console/audit?user=alice")
     assert "number 3" in staff.text
     found = re.search(r'href="(/console/audit\?[^"]+)" rel="next"', staff.page)
     assert found
-    log.record(What.ROLE_GIVEN, alice, {"number": 4})
+    audit_log.record(What.ROLE_GIVEN, alice, {"number": 4})
     staff.get(found[1].replace("&amp;", "&"))
     # Rows that were written meanwhile move nothing.
     assert re.findall(r"number (\d)", staff.text) == ["1", "0"]
@@ -190,7 +190,7 @@ def test_the_audit_log_has_pages_that_keep_the_filter(
 
 
 def test_the_download_has_what_the_filter_selects_and_is_recorded(staff: Browser, alice: User) -> None:
-    log.record(What.ROLE_GIVEN, alice, {"role": "=cmd()"})
+    audit_log.record(What.ROLE_GIVEN, alice, {"role": "=cmd()"})
     answer = staff.client.get("/console/audit.jsonl?user=alice")
     assert answer.headers["Content-Disposition"] == 'attachment; filename="audit.jsonl"'
     [row] = [json.loads(line) for line in b"".join(answer).splitlines()]
@@ -202,7 +202,7 @@ def test_the_download_has_what_the_filter_selects_and_is_recorded(staff: Browser
 
 def test_names_of_users_that_were_deleted_stay(staff: Browser) -> None:
     gone = make_user("gone")
-    log.record(What.USER_DELETED, gone)
+    audit_log.record(What.USER_DELETED, gone)
     User.objects.filter(pk=gone.pk).delete()
     staff.get("/console/audit")
     staff.get(f"/console/audit?user={gone.pk}")

@@ -9,15 +9,12 @@ from typing import Any
 
 import pytest
 
-from identity import certificate_subjects, tokens
-from identity.administration import user_account
-from identity.audit.log import What
-from identity.linked import services as linked
-from identity.linked.models import LinkedIdentity
-from identity.linked.proven import Proven
-from identity.models import ApiToken, AuditEvent, OneTimeCodeSecret, Passkey, RecoveryLink, SignIn, User
-from identity.passwords import recovery
-from identity.sessions.proof import RECENT
+from identity import certificate_subjects, password_recovery, tokens, user_account
+from identity import linked_identities as linked
+from identity.audit import What
+from identity.models import ApiToken, AuditEvent, LinkedIdentity, OneTimeCodeSecret, Passkey, RecoveryLink, SignIn, User
+from identity.proven_identities import Proven
+from identity.sign_in_proof import RECENT
 from identity.users import NotStaffError
 from tests.integration.cast import make_user
 from tests.integration.pages import PASSWORD, Browser
@@ -279,9 +276,9 @@ def test_a_link_for_a_new_password_is_sent_once_in_half_an_hour(staff: Browser, 
     [mail] = Mail.objects.filter(user=alice, key__startswith="recovery:")
     assert audited(What.RECOVERY_SENT) == ("alice", "bob")
     assert staff.post(here(alice, "recovery"), confirmed="yes").status_code == 409
-    code = recovery.new_code(uuid.UUID(mail.key.removeprefix("recovery:")))
+    code = password_recovery.new_code(uuid.UUID(mail.key.removeprefix("recovery:")))
     assert code is not None
-    assert recovery.find(code) == alice
+    assert password_recovery.find(code) == alice
 
 
 def test_no_link_is_sent_where_no_mail_reaches_the_user(staff: Browser, alice: User) -> None:
@@ -296,11 +293,11 @@ def test_a_link_that_went_to_the_former_address_ends_when_the_address_changes(st
     staff.get(here(alice))
     staff.post(here(alice, "recovery"), confirmed="yes")
     [mail] = Mail.objects.filter(user=alice, key__startswith="recovery:")
-    code = recovery.new_code(uuid.UUID(mail.key.removeprefix("recovery:")))
+    code = password_recovery.new_code(uuid.UUID(mail.key.removeprefix("recovery:")))
     staff.post(here(alice, "edit"), email="alice@lab.example.org", full_name="")
     assert code is not None
-    with pytest.raises(recovery.RecoveryLinkLapsedError):
-        recovery.find(code)
+    with pytest.raises(password_recovery.RecoveryLinkLapsedError):
+        password_recovery.find(code)
 
 
 def test_a_user_is_deactivated_reactivated_and_deleted_by_the_name(staff: Browser, alice: User) -> None:

@@ -13,15 +13,14 @@ import pytest
 from django.http import HttpResponseBase
 
 from endpoints.models import Endpoint
+from identity import linked_identities
 from identity.federation.freshness import SKEW, Fresh
 from identity.federation.openid import metadata
 from identity.federation.providers import parse_providers
 from identity.federation.saml import directory
 from identity.federation.saml.models import Institution
-from identity.linked import services
-from identity.linked.models import LinkedIdentity
-from identity.linked.proven import Proven
-from identity.models import User
+from identity.models import LinkedIdentity, User
+from identity.proven_identities import Proven
 from tests.identity_providers.lying_openid import LyingOpenId, led_to
 from tests.identity_providers.lying_saml import ENTITY, LyingInstitution, encoded
 from tests.identity_providers.pysaml2_idp import ENTITY as PYSAML2
@@ -204,7 +203,7 @@ def test_an_institution_is_asked_to_ask_again(
     idp: LyingInstitution, alice: User, asked_before: float | None, reason: str
 ) -> None:
     proven = Proven.of(f"saml:{ENTITY}", "eppn:alice@example.edu", "alice@example.edu", time.time())
-    services.link(alice, proven, time.time())
+    linked_identities.link(alice, proven, time.time())
     idp.asked_before = asked_before
     browser = Browser()
     browser.get("/signin?again=1&fresh=required&next=/activity")
@@ -236,7 +235,7 @@ def test_pysaml2_understands_the_demand_and_says_when(settings: Any, alice: User
     idp.learn(ours.content)
     directory.refresh("/pysaml2.xml", idp.metadata, [], must_be_signed=False)
     proven = Proven.of(f"saml:{PYSAML2}", "targeted-id:pysaml2-persistent-1", "alice@example.edu", time.time())
-    services.link(alice, proven, time.time())
+    linked_identities.link(alice, proven, time.time())
     for demand, asked_at, is_in in (("", 1e9, True), ("required", 1e9, False), ("required", None, True)):
         browser = Browser()
         browser.get(f"/signin/institution?q=pysaml2&fresh={demand}")

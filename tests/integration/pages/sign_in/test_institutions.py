@@ -20,15 +20,13 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from django.conf import settings as django_settings
 from lxml import etree
 
-from identity.audit.models import AuditEvent
+from identity import linked_identities
 from identity.federation.errors import ProofRefusedError, ProviderAnswerError
 from identity.federation.saml import directory, sources
 from identity.federation.saml.models import Institution
 from identity.hidden import Secret
-from identity.linked import services
-from identity.linked.models import LinkedIdentity
-from identity.linked.proven import Proven
-from identity.models import User
+from identity.models import AuditEvent, LinkedIdentity, User
+from identity.proven_identities import Proven
 from tests.identity_providers.lying_openid import led_to
 from tests.identity_providers.lying_saml import (
     DS,
@@ -66,7 +64,7 @@ def idp(settings: Any) -> LyingInstitution:
 @pytest.fixture
 def linked(alice: User, idp: LyingInstitution) -> LinkedIdentity:
     proven = Proven.of(f"saml:{ENTITY}", "eppn:alice@example.edu", "alice@example.edu", time.time())
-    return services.link(alice, proven, time.time())
+    return linked_identities.link(alice, proven, time.time())
 
 
 def begun(idp: LyingInstitution, browser: Browser | None = None, **more: str) -> Browser:
@@ -199,7 +197,7 @@ def test_signature_wrapping_signs_nobody_in(
     idp: LyingInstitution, linked: LinkedIdentity, bob: User, way: str, both: bool
 ) -> None:
     proven = Proven.of(f"saml:{ENTITY}", "eppn:mallory@example.edu", "mallory@example.edu", time.time())
-    services.link(bob, proven, time.time())
+    linked_identities.link(bob, proven, time.time())
     signs_response, wrap = WRAPPINGS[way]
     browser = begun(idp)
     assertion = idp.assertion()

@@ -10,12 +10,9 @@ import pytest
 from django.contrib.auth import authenticate
 from django.core.cache import cache
 
-from identity import password_sign_in
+from identity import one_time_codes, password_sign_in, sign_up
 from identity.hidden import Secret
-from identity.linked.proven import Proven
 from identity.models import User
-from identity.one_time_codes import services as one_time_codes
-from identity.one_time_codes import totp
 from identity.password_sign_in import (
     MOST_OF_A_PAIR,
     MOST_OF_AN_ADDRESS,
@@ -24,8 +21,8 @@ from identity.password_sign_in import (
     TooManyAttemptsError,
     WrongPasswordError,
 )
-from identity.sign_up import requests
-from identity.sign_up.policy import parse
+from identity.proven_identities import Proven
+from identity.sign_up_policy import parse
 from tests.integration.pages import PASSWORD, Browser
 from webui.sign_in.providers import MOST_SIGN_UPS, UNKNOWN
 
@@ -74,7 +71,7 @@ def test_a_success_resets_no_counter_of_another_name(alice: User, bob: User) -> 
 def test_password_and_code_give_back_what_they_took_and_wrong_codes_nothing(alice: User) -> None:
     enrolment = one_time_codes.begin_enrolment(alice)
     secret = base64.b32decode(enrolment.secret.value.replace(" ", "").upper())
-    codes = one_time_codes.confirm(alice, Secret(totp.code(secret, totp.step_at(time.time()))))
+    codes = one_time_codes.confirm(alice, Secret(one_time_codes.code_at(secret, one_time_codes.step_at(time.time()))))
     for code in codes[:3]:
         with pytest.raises(CodeRequiredError) as asked:
             password_sign_in.sign_in("alice", OWN, ADDRESS)
@@ -115,16 +112,16 @@ def arrived(number: int) -> Browser:
 
 def test_a_course_makes_its_accounts_at_one_time_also_where_strangers_ask_for_mails(db: None, settings: Any) -> None:
     settings.SIGN_UP = parse("open")
-    for number in range(requests.MOST_OF_A_NETWORK):
-        requests.ask(f"stranger{number}@example.org", ADDRESS)
+    for number in range(sign_up.MOST_OF_A_NETWORK):
+        sign_up.ask(f"stranger{number}@example.org", ADDRESS)
     for number in range(30):
         browser = arrived(number)
         assert browser.post("/signup/identity", username="root", next="/activity").status_code == 400
         assert browser.post("/signup/identity", username=f"person{number}", next="/activity").status_code == 302
     # Identities do not use up the mails of others either.
     with pytest.raises(TooManyAttemptsError):
-        requests.ask("another@example.org", ADDRESS)
-    requests.ask("another@example.org", "198.51.100.1")
+        sign_up.ask("another@example.org", ADDRESS)
+    sign_up.ask("another@example.org", "198.51.100.1")
 
 
 def test_accounts_of_one_address_are_bounded_all_the_same(db: None, settings: Any) -> None:

@@ -15,15 +15,12 @@ import pytest
 from deploy.endpoint.authority import CertificateFiles
 from endpoints import concurrency_limits
 from endpoints.addresses.openings import parse_openings
-from identity import password_sign_in
+from identity import linked_identities, password_sign_in, sign_up
 from identity.federation import myproxy
 from identity.federation.myproxy import parse_servers
-from identity.linked import services
-from identity.linked.models import LinkedIdentity
-from identity.linked.proven import Proven
-from identity.models import AuditEvent, User, UserSession
-from identity.sign_up import invitations
-from identity.sign_up.policy import parse
+from identity.models import AuditEvent, LinkedIdentity, User, UserSession
+from identity.proven_identities import Proven
+from identity.sign_up_policy import parse
 from tests.gridftp.authority import Authority
 from tests.gridftp.myproxy import MyProxyServer
 from tests.integration.pages import PASSWORD, Browser
@@ -70,7 +67,7 @@ def user_in(browser: Browser) -> str | None:
 def test_a_linked_identity_signs_in_and_its_passphrase_is_nowhere(
     grid: MyProxyServer, authority: Authority, alice: User, caplog: pytest.LogCaptureFixture
 ) -> None:
-    row = services.link(alice, proven(authority, port=grid.port), time.time())
+    row = linked_identities.link(alice, proven(authority, port=grid.port), time.time())
     browser = Browser()
     browser.get("/signin?next=/activity")
     assert "Sign in with The Grid" in browser.text
@@ -96,7 +93,7 @@ def test_a_linked_identity_signs_in_and_its_passphrase_is_nowhere(
 def test_a_wrong_passphrase_and_an_unknown_name_are_one_answer(
     grid: MyProxyServer, authority: Authority, alice: User
 ) -> None:
-    services.link(alice, proven(authority, port=grid.port), time.time())
+    linked_identities.link(alice, proven(authority, port=grid.port), time.time())
     answers = []
     for username, passphrase in (("alice", "wrong horse of all"), ("nobody", PASSPHRASE), ("alice", "")):
         seen = given(browser := Browser(), username, passphrase)
@@ -123,7 +120,7 @@ def test_an_identity_that_nobody_linked_makes_an_account_only_where_the_rule_adm
     given(browser)
     assert browser.post("/signup/identity", username="newcomer", next="/activity").status_code == 403
     assert "Nobody has proven" in browser.text  # A MyProxy server knows no mail addresses.
-    browser.get("/signup/invitation?code=" + invitations.invite(None)[1].value.partition("code=")[2])
+    browser.get("/signup/invitation?code=" + sign_up.invite(None)[1].value.partition("code=")[2])
     given(browser)
     seen = browser.post("/signup/identity", username="newcomer", next="/activity")
     assert seen.status_code == 302, browser.text
@@ -155,7 +152,7 @@ def test_an_old_session_links_nothing_and_sends_nothing(grid: MyProxyServer, ali
     browser = Browser()
     browser.sign_in(alice)
     session = browser.client.session
-    session["signed_in_at"] = time.time() - services.MOST_AGE - 1
+    session["signed_in_at"] = time.time() - linked_identities.MOST_AGE - 1
     session.save()
     grid.stop()  # It is not asked.
     assert given(browser, link="1").headers["Location"].startswith("/signin")
@@ -168,7 +165,7 @@ def test_a_name_that_was_given_to_another_person_does_not_sign_in_the_first_one(
     grid: MyProxyServer, authority: Authority, alice: User
 ) -> None:
     """A server that keeps credentials gives a name to anybody, once the credential of that name was destroyed."""
-    row = services.link(alice, proven(authority, "somebody else", port=grid.port), time.time())
+    row = linked_identities.link(alice, proven(authority, "somebody else", port=grid.port), time.time())
     browser = Browser()
     assert given(browser).status_code == 403
     assert user_in(browser) is None
@@ -200,7 +197,7 @@ def test_guesses_are_limited_by_account_but_not_for_the_browser_of_its_user(
     """A stranger exhausts the attempts of a name, and its user still signs in where it was done before."""
     configure(settings, 1)
     monkeypatch.setattr(password_sign_in, "MOST_OF_A_NAME", 3)
-    services.link(alice, proven(authority, port=1), time.time())
+    linked_identities.link(alice, proven(authority, port=1), time.time())
     known = Browser(REMOTE_ADDR="198.51.100.7")
     known.sign_in(alice, PASSWORD)
     known.client.cookies.pop("sessionid", None)

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from identity import one_time_link
 from identity.models import User
-from identity.sessions import one_time_link
 from tests.integration.cast import all_at_once
 from tests.integration.pages import Browser
 from webui.sign_in.one_time import FILE

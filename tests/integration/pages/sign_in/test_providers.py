@@ -16,15 +16,13 @@ from jwcrypto import jwk
 
 from endpoints import concurrency_limits
 from endpoints.addresses.openings import parse_openings
-from identity.audit.models import AuditEvent
+from identity import linked_identities, shown_names
 from identity.federation import pending
 from identity.federation.openid import metadata
 from identity.federation.providers import parse_providers
-from identity.linked import services, shown
-from identity.linked.models import LinkedIdentity
-from identity.linked.proven import Proven
-from identity.models import User, UserSession
-from identity.sign_up.policy import parse
+from identity.models import AuditEvent, LinkedIdentity, User, UserSession
+from identity.proven_identities import Proven
+from identity.sign_up_policy import parse
 from tests.identity_providers.lying_openid import (
     CLIENT,
     SUBJECT,
@@ -58,7 +56,7 @@ def op(settings: Any) -> Iterator[LyingOpenId]:
 
 @pytest.fixture
 def linked(alice: User, op: LyingOpenId) -> LinkedIdentity:
-    return services.link(alice, Proven.of(op.provider().id, SUBJECT, LINKED, time.time()), time.time())
+    return linked_identities.link(alice, Proven.of(op.provider().id, SUBJECT, LINKED, time.time()), time.time())
 
 
 def begun(browser: Browser | None = None, after: str = "/activity", **more: str) -> Browser:
@@ -136,34 +134,34 @@ def test_an_identity_that_nobody_linked_signs_nobody_in_whatever_its_address(op:
 def test_an_address_that_somebody_typed_in_takes_the_name_of_nobody(op: LyingOpenId, alice: User, bob: User) -> None:
     """The boss has a name of the provider; mallory has typed the address of the boss in there."""
     boss = Proven.of(op.provider().id, "boss", "boss@lab.example.org", time.time())
-    services.link(alice, boss, time.time())
+    linked_identities.link(alice, boss, time.time())
     bob.set_password(PASSWORD)
     bob.save()
     op.claims = {"email": "boss@lab.example.org", "email_verified": False, "preferred_username": None}
     signed_in_by(op, at_home(bob), link="1")
-    assert services.by_username(["boss@lab.example.org"])["boss@lab.example.org"].user == alice
-    assert services.of(bob)[0].username == f"{SUBJECT}@lab.example.org"
+    assert linked_identities.by_username(["boss@lab.example.org"])["boss@lab.example.org"].user == alice
+    assert linked_identities.of(bob)[0].username == f"{SUBJECT}@lab.example.org"
     # Even where the provider says that the address is verified.
     op.claims["email_verified"] = True
     signed_in_by(op)
-    assert services.by_username(["boss@lab.example.org"])["boss@lab.example.org"].user == alice
+    assert linked_identities.by_username(["boss@lab.example.org"])["boss@lab.example.org"].user == alice
 
 
 def test_a_user_name_that_ends_in_the_domain_takes_the_name_of_nobody(op: LyingOpenId, alice: User, bob: User) -> None:
     """The boss is "boss" at the provider, and "boss@DOMAIN" here; mallory has chosen "boss@DOMAIN" there."""
     boss = Proven.of(op.provider().id, "boss", "boss@lab.example.org", time.time())
-    services.link(alice, boss, time.time())
+    linked_identities.link(alice, boss, time.time())
     bob.set_password(PASSWORD)
     bob.save()
     op.claims = {"preferred_username": "boss@lab.example.org"}
     signed_in_by(op, at_home(bob), link="1")
-    assert services.by_username(["boss@lab.example.org"])["boss@lab.example.org"].user == alice
-    assert services.of(bob)[0].username == f"{services.of(bob)[0].pk}@lab.example.org"
+    assert linked_identities.by_username(["boss@lab.example.org"])["boss@lab.example.org"].user == alice
+    assert linked_identities.of(bob)[0].username == f"{linked_identities.of(bob)[0].pk}@lab.example.org"
 
 
 def test_an_address_is_not_verified_by_what_is_said_of_another_one(op: LyingOpenId, alice: User) -> None:
     """The identity token has an address without a word; the userinfo endpoint has verified another one."""
-    linked = services.link(alice, Proven.of(op.provider().id, SUBJECT, LINKED, time.time()), time.time())
+    linked = linked_identities.link(alice, Proven.of(op.provider().id, SUBJECT, LINKED, time.time()), time.time())
     op.claims = {"email": "boss@example.org"}
     op.token = lambda claims: signed({name: claims[name] for name in claims if name != "email_verified"}, op.key)
     op.userinfo = {"sub": SUBJECT, "email": "mallory@example.org", "email_verified": True}
@@ -482,7 +480,7 @@ def test_refused_answers_are_in_the_audit_log_without_words_of_the_provider(
         ("IdentityNotFoundError", vouches, ""),
     ]
     assert "evil" not in str(list(AuditEvent.objects.values_list("details", flat=True)))
-    monkeypatch.setattr("identity.audit.log.MOST_REFUSALS", 6)
+    monkeypatch.setattr("identity.audit.MOST_REFUSALS", 6)
     signed_in_by(op)
     assert len(refusals()) == 6
 
@@ -518,7 +516,7 @@ def test_nothing_is_linked_to_an_old_session(op: LyingOpenId, alice: User) -> No
     begun(browser, link="1")
     query = op.authorize(led_to(browser))
     session = browser.client.session
-    session["signed_in_at"] -= services.MOST_AGE + 1
+    session["signed_in_at"] -= linked_identities.MOST_AGE + 1
     session.save()
     come_back(browser, query)
     assert not LinkedIdentity.objects.exists()
@@ -592,10 +590,10 @@ def test_the_account_page_lists_unlinks_and_chooses_identities(op: LyingOpenId, 
     assert LINKED in browser.text
     assert "Link an identity of The Lab" in browser.text
     browser.post(f"/account/identities/{row.pk}/primary")
-    assert shown.primary_of(alice) == row
+    assert shown_names.primary_of(alice) == row
     browser.get("/account")
     browser.post(f"/account/identities/{alice.pk}/primary")
-    assert shown.primary_of(alice) is None
+    assert shown_names.primary_of(alice) is None
     browser.get("/account")
     assert browser.post(f"/account/identities/{uuid.uuid4()}/unlink", confirmed="yes").status_code == 404
     browser.get("/account")
@@ -615,7 +613,7 @@ def test_unlinking_ends_the_sessions_of_whoever_has_the_identity(
     browser.sign_in(alice)
     browser.get("/account")
     browser.post(f"/account/identities/{linked.pk}/unlink", confirmed="yes")
-    assert services.of(alice) == []
+    assert linked_identities.of(alice) == []
     assert theirs.get("/account").status_code == 302
     assert browser.get("/account").status_code == 200
 
@@ -623,7 +621,7 @@ def test_unlinking_ends_the_sessions_of_whoever_has_the_identity(
 def test_an_old_session_unlinks_nothing(op: LyingOpenId, alice: User) -> None:
     browser, _ = signed_in_by(op, at_home(alice), link="1")
     session = browser.client.session
-    session["signed_in_at"] -= services.MOST_AGE + 1
+    session["signed_in_at"] -= linked_identities.MOST_AGE + 1
     session.save()
     browser.get("/account")
     seen = browser.post(f"/account/identities/{LinkedIdentity.objects.get().pk}/unlink", confirmed="yes")

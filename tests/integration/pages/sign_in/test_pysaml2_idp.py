@@ -13,8 +13,7 @@ from lxml import etree
 
 from identity.federation.saml import directory
 from identity.federation.saml.models import Institution
-from identity.linked.models import LinkedIdentity
-from identity.models import User
+from identity.models import LinkedIdentity, User
 from tests.identity_providers.lying_openid import led_to
 from tests.identity_providers.lying_saml import DS, NS, SAML, LyingInstitution, encoded
 from tests.identity_providers.pysaml2_idp import ENTITY, XMLSEC, Pysaml2Idp

@@ -11,13 +11,11 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from identity import password_sign_in, tokens
+from identity import one_time_codes, password_recovery, password_sign_in, tokens
 from identity.clock import moment
 from identity.hidden import Secret
 from identity.models import RecoveryLink, RecoveryRequest, User, UserSession
-from identity.one_time_codes import services as one_time_codes
-from identity.passwords import recovery
-from identity.passwords.recovery import RecoveryLinkLapsedError
+from identity.password_recovery import RecoveryLinkLapsedError
 from tests.integration.cast import all_at_once
 from tests.integration.identity.test_one_time_codes import Phone
 from tests.integration.pages import PASSWORD, Browser
@@ -56,7 +54,7 @@ def ask(name: str, **environ: Any) -> Browser:
 
 def work() -> None:
     """A worker's round of mails."""
-    recovery.answer_requests()
+    password_recovery.answer_requests()
     mail_sender.send_due()
 
 
@@ -127,7 +125,7 @@ def test_the_answer_is_the_same_for_everybody_and_takes_the_same_work(alice: Use
     assert "If there is such a user" in browser.text
     # Nothing is looked up before the answer: its duration says nothing.
     assert not any("identity_user" in query["sql"] for query in found.captured_queries)
-    recovery.answer_requests()
+    password_recovery.answer_requests()
     assert Mail.objects.count() == (1 if "alice" in name.lower() else 0)
     assert not RecoveryRequest.objects.exists()
 
@@ -137,7 +135,7 @@ def test_a_mailbox_is_not_flooded_and_the_first_link_still_serves(alice: User, s
         ask("alice", REMOTE_ADDR=f"192.0.2.{number}")
     work()
     assert len(server.mails) == 1
-    RecoveryLink.objects.update(made_at=moment(None) - recovery.SPACING - timedelta(seconds=1))
+    RecoveryLink.objects.update(made_at=moment(None) - password_recovery.SPACING - timedelta(seconds=1))
     ask("alice", REMOTE_ADDR="198.51.100.1")
     path = link_in(server)
     work()
@@ -150,11 +148,11 @@ def test_a_mailbox_is_not_flooded_and_the_first_link_still_serves(alice: User, s
 
 
 def test_a_link_lasts_longer_than_the_pause_between_two_mails() -> None:
-    assert recovery.LIFETIME > recovery.SPACING
+    assert password_recovery.LIFETIME > password_recovery.SPACING
 
 
 def test_requests_of_one_network_are_bounded() -> None:
-    for number in range(recovery.MOST_OF_A_NETWORK):
+    for number in range(password_recovery.MOST_OF_A_NETWORK):
         assert "If there is" in ask(f"user{number}").text
     browser = ask("one more")
     assert "Too many attempts" in browser.text
@@ -162,7 +160,7 @@ def test_requests_of_one_network_are_bounded() -> None:
 
 
 def test_requests_that_wait_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recovery, "MOST_WAITING", 0)
+    monkeypatch.setattr(password_recovery, "MOST_WAITING", 0)
     assert "The service is busy." in ask("alice").text
 
 
@@ -174,7 +172,7 @@ def test_a_link_lapses(alice: User, server: MailServer) -> None:
     browser = Browser()
     assert browser.get(path).status_code == 400
     assert "This link is over" in browser.text
-    recovery.delete_expired()
+    password_recovery.delete_expired()
     assert not RecoveryLink.objects.exists()
 
 
@@ -187,7 +185,7 @@ def test_a_code_that_is_none_leads_nowhere(alice: User, code: str) -> None:
 
 def test_a_mail_that_is_sent_again_has_another_code(alice: User, server: MailServer) -> None:
     ask("alice")
-    recovery.answer_requests()
+    password_recovery.answer_requests()
     mail = Mail.objects.get()
     first, second = account_mails.letter_of(mail), account_mails.letter_of(mail)
     assert first is not None
@@ -235,12 +233,12 @@ def test_the_second_factor_is_asked_for_as_before(alice: User, server: MailServe
 @pytest.mark.django_db(transaction=True)
 def test_of_concurrent_uses_of_one_link_one_succeeds(alice: User) -> None:
     link = RecoveryLink.objects.create(user=alice, made_at=moment(None), expires_at=moment(None) + timedelta(hours=1))
-    code = recovery.new_code(link.pk)
+    code = password_recovery.new_code(link.pk)
     assert code is not None
 
     def use() -> bool:
         try:
-            recovery.use(code, Secret(NEW))
+            password_recovery.use(code, Secret(NEW))
         except RecoveryLinkLapsedError:
             return False
         return True

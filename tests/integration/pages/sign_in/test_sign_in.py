@@ -11,7 +11,7 @@ import pytest
 from django.contrib.auth import hashers
 from django.test import Client
 
-from identity import password_sign_in, tokens
+from identity import password_sign_in, sessions, tokens
 from identity.hidden import Secret
 from identity.models import User, UserSession
 from identity.password_sign_in import (
@@ -25,7 +25,6 @@ from identity.password_sign_in import (
 )
 from identity.provider import applications
 from identity.provider.applications import ApplicationSpec
-from identity.sessions import store
 from tests.integration.pages import PASSWORD, Browser
 from webui.navigation import first_page
 
@@ -237,14 +236,14 @@ def test_sessions_that_are_over_are_forgotten(alice: User) -> None:
         Browser().sign_in(alice)
     first, second = UserSession.objects.values_list("pk", flat=True)
     UserSession.objects.filter(pk=first).update(expire_date=datetime.now(UTC) - timedelta(minutes=1))
-    store.delete_expired()
+    sessions.delete_expired()
     assert [row.pk for row in UserSession.objects.all()] == [second]
 
 
 def test_one_session_more_than_a_user_may_have_ends_the_oldest(
     alice: User, bob: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store, "MOST", 3)
+    monkeypatch.setattr(sessions, "MOST", 3)
     password_sign_in.set_password(bob, Secret(PASSWORD))
     other, *browsers = (Browser() for _ in range(5))
     other.sign_in(bob)

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from identity import sign_up
 from identity.models import SignUpRequest, User
-from identity.sign_up import invitations, requests
-from identity.sign_up.policy import parse
+from identity.sign_up_policy import parse
 from tests.integration.identity.test_sign_up import ADDRESS, code_in
 from tests.integration.pages import Browser
 from tests.integration.tasks.test_mails import configure
@@ -110,7 +110,7 @@ def test_an_invitation_is_kept_by_the_browser_and_leaves_the_address(server: Mai
     browser = Browser()
     assert ask(browser) == 403
     assert "You need an invitation" in browser.text
-    _, link = invitations.invite(None)
+    _, link = sign_up.invite(None)
     code = link.value.partition("code=")[2]
     answer = browser.get(link.value.removeprefix("http://testserver"))
     assert answer.headers["Location"] == "/signup"
@@ -141,7 +141,7 @@ def test_a_form_from_elsewhere_and_too_many_requests_are_refused(server: MailSer
     assert Browser().post("/signup", email=ADDRESS).status_code == 403
     assert not SignUpRequest.objects.exists()
     browser = Browser()
-    for number in range(requests.MOST_OF_A_NETWORK):
+    for number in range(sign_up.MOST_OF_A_NETWORK):
         assert ask(browser, f"c{number}@example.org") == 200
     assert ask(browser) == 429
     assert "Too many attempts" in browser.text

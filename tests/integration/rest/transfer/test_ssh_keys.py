@@ -9,9 +9,9 @@ import pytest
 from django.test import Client
 
 from endpoints.models import Endpoint
+from identity import ssh_keys
 from identity.models import SshPublicKey, User
 from identity.provider import scopes
-from identity.ssh_keys import services as ssh_keys
 from tests.integration.identity.test_ssh_keys import new_line
 from tests.integration.provider import make
 from tests.integration.rest import Api, assert_error, read

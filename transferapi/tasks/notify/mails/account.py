@@ -15,12 +15,10 @@ from django.conf import settings
 from django.utils.translation import gettext
 from django.utils.translation import gettext_noop as _
 
-from identity.audit import origin
+from identity import call_origin, mail_addresses, password_recovery
 from identity.clock import moment
-from identity.languages.preferences import speaking_to
-from identity.mail_addresses import services as mail_addresses
+from identity.languages import speaking_to
 from identity.models import AddressChange, User
-from identity.passwords import recovery
 from transferapi.tasks.models import Mail
 
 from .task import body_of, subject_line
@@ -76,7 +74,7 @@ def changed(user: User, what: str, name: str, actor: User | None = None, **_: ob
         subject = gettext(_SUBJECTS[what])
         lines = [f"{subject[0].upper()}{subject[1:]}{f': {name}' if name else ''}.", ""]
         lines += [gettext(_MORE[what]), ""] if what in _MORE else []
-        if actor is not None or origin.present().actor == origin.OPERATOR:
+        if actor is not None or call_origin.present().actor == call_origin.OPERATOR:
             lines += [gettext("Those who run this service have done it."), ""]
         lines.append(gettext("The account: %(user)s") % {"user": user.username})
         lines += [gettext("The time: %(time)s") % {"time": f"{now:%Y-%m-%d %H:%M:%S} UTC"}, ""]
@@ -86,7 +84,7 @@ def changed(user: User, what: str, name: str, actor: User | None = None, **_: ob
 
 def recovery_wanted(user: User, link_id: uuid.UUID, **_: object) -> None:
     """Write the mail that will have a link for a new password (`identity.signals.recovery_wanted`)."""
-    minutes = int(recovery.LIFETIME.total_seconds() // 60)
+    minutes = int(password_recovery.LIFETIME.total_seconds() // 60)
     with speaking_to(user):
         who = {"user": user.username, "minutes": minutes}
         lines = [gettext("Somebody, probably you, asked for a new password for the account %(user)s.") % who, ""]
@@ -133,7 +131,7 @@ def letter_of(mail: Mail) -> Letter | None:
 
 
 def _recovery_letter(mail: Mail, link_id: uuid.UUID) -> Letter | None:
-    code = recovery.new_code(link_id) if mail.user.email else None
+    code = password_recovery.new_code(link_id) if mail.user.email else None
     return None if code is None else Letter(mail.user.email, _with_link(mail, f"{RECOVER}{code.value}"))
 
 

@@ -12,7 +12,7 @@ from django.utils.translation import gettext as _
 from endpoints.models import Agent
 from endpoints.registry import canonical_name
 from identity.clock import moment
-from identity.languages.preferences import speaking_to
+from identity.languages import speaking_to
 
 from . import task as task_mails
 

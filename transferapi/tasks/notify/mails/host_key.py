@@ -11,7 +11,7 @@ from django.utils.translation import gettext as _
 from endpoints.gridftp.faults import Fault
 from endpoints.models import Endpoint
 from endpoints.registry import canonical_name
-from identity.languages.preferences import speaking_to
+from identity.languages import speaking_to
 from identity.models import User
 from transferapi.tasks.models import Task
 

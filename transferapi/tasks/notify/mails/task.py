@@ -26,7 +26,7 @@ from endpoints.models import AccessRule, Endpoint
 from endpoints.registry import canonical_name
 from identity.clock import moment
 from identity.gsi.printable import readable
-from identity.languages.preferences import speaking_to
+from identity.languages import speaking_to
 from identity.models import User
 from identity.vault.store import CredentialInfo
 from transferapi.tasks.models import Event, Mail, Task, Webhook

@@ -1,1 +1,0 @@
-"""Administration of users by staff and the operator: the account of one user, and the end of an account."""

@@ -1,1 +1,0 @@
-"""The audit log: sign-ins and their refusals, grants, changes of ways to sign in, and acts of administrators."""

@@ -1,1 +1,0 @@
-"""Groups of people and their memberships (Groups API v2)."""

@@ -1,1 +1,0 @@
-"""The ssh public keys by which users sign in to our ssh shell."""

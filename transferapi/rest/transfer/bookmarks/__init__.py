@@ -1,1 +1,0 @@
-"""Bookmarks: views and documents."""

@@ -1,1 +1,0 @@
-"""Endpoints and their servers: views and documents."""

@@ -1,1 +1,0 @@
-"""The managers of endpoints: tasks of others, pause rules, endpoints (`endpoint_manager`)."""

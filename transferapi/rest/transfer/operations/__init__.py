@@ -1,1 +1,0 @@
-"""Operations on an endpoint that are done at once: views and documents."""

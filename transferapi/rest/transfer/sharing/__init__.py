@@ -1,1 +1,0 @@
-"""Shared endpoints, access rules and roles: views and documents."""

@@ -1,1 +1,0 @@
-"""Submissions of transfers and deletes: views and documents."""

@@ -1,1 +1,0 @@
-"""Tasks and their forecasts: views and documents."""

@@ -1,1 +1,0 @@
-"""The routes of the Transfer API below /v2/, which speak JSON:API."""

@@ -1,1 +1,0 @@
-"""The pages of agents: what one is and how to get it, a setup key, and the agent of one endpoint."""

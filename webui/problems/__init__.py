@@ -1,1 +1,0 @@
-"""Answers to requests that are refused, or that fail."""
