@@ -39,10 +39,11 @@ class Served:
 def six_servers(folder: Path) -> Iterator[dict[str, Served]]:
     """All of them, each over a folder of its own below this one."""
     with ExitStack() as stack:
-        yield {name: _started(name, folder / name, stack) for name in NAMES}
+        yield {name: started(name, folder / name, stack) for name in NAMES}
 
 
-def _started(name: str, folder: Path, stack: ExitStack) -> Served:
+def started(name: str, folder: Path, stack: ExitStack) -> Served:
+    """The server of this name over a new folder below this one; `stack` stops it."""
     if name in FTP_NAMES:
         server = stack.enter_context(FtpServer(name, folder))
         return Served(server.end, server.data, server.path)

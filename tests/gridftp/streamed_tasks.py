@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 
 from endpoints.gridftp.faults import Side
@@ -16,7 +17,7 @@ from tests.engine_fakes.pool import end_pool
 from tests.fences import open_fence
 from tests.gridftp.ends import End
 from tests.gridftp.ssh_grid import until
-from transferapi.tasks.records import TaskEndpoint, TaskSpec
+from transferapi.tasks.records import ItemRow, TaskEndpoint, TaskSpec
 from workers.engine.ports import Clock
 from workers.engine.slice import run_slice
 from workers.session_factory import RealSessions
@@ -34,14 +35,16 @@ class StreamedTask:
 
     source: End
     destination: End | None
-    items: Sequence[tuple[str, str | None, bool | None]]
+    items: Sequence[tuple[str, str | None, bool | None] | ItemRow]
     options: Mapping[str, object] = field(default_factory=dict)
     host: StreamingHost | None = None
 
     clock: Clock = field(default_factory=FastClock)
+    #: Of the clock.
+    deadline: timedelta = timedelta(days=1)
 
     def __post_init__(self) -> None:
-        self.store = MemoryStore(self.clock, list(self.items))
+        self.store = MemoryStore(self.clock, list(self.items), deadline=self.deadline)
         self.pool = SessionPool()
         self.host = self.host or StreamingHost()
         self.suspect_up_to = 0

@@ -1,9 +1,11 @@
-"""Deletes and mirrors on real servers: what was asked for goes, and nothing else."""
+"""Deletes and mirrors through the whole service: what was asked for goes, and nothing else.
+
+Tests of the engine and the servers alone are in tests/conformance/tasks/test_trees.py and test_deletions.py.
+"""
 
 from __future__ import annotations
 
 import os
-import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -66,19 +68,6 @@ def links(folder: Path, outside: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_folder_goes_with_its_symlinks_and_what_they_lead_to_stays(service: Api, site: MakeSite, kind: str) -> None:
-    a = site("a", kind)
-    make(a.folder, "outside/precious", "outside/deep/too", "old/f", "old/d/e/f", "keep")
-    (a.folder / "old" / "empty").mkdir()
-    for folder in ("old", "old/d", "old/empty"):
-        links(a.folder / folder, a.folder / "outside")
-    (a.folder / "direct").symlink_to(a.folder / "outside")
-    give(a)
-    succeeded(delete(service, a, "old", "direct", recursive=True))
-    assert names(a.folder) == {"keep", "outside", "outside/precious", "outside/deep", "outside/deep/too"}
-
-
-@pytest.mark.parametrize("kind", KINDS)
 def test_five_thousand_files_of_one_folder_go(service: Api, site: MakeSite, kind: str) -> None:
     a = site("a", kind)
     make(a.folder, *(f"old/f{n}" for n in range(5000)), "keep")
@@ -86,72 +75,6 @@ def test_five_thousand_files_of_one_folder_go(service: Api, site: MakeSite, kind
     task = succeeded(delete(service, a, "old", recursive=True))
     assert names(a.folder) == {"keep"}
     assert task["files"] == 5000
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_what_is_missing_is_passed_over_only_where_that_was_asked(service: Api, site: MakeSite, kind: str) -> None:
-    a = site("a", kind)
-    make(a.folder, "old", "other")
-    give(a)
-    succeeded(delete(service, a, "old", "gone", ignore_missing=True))
-    assert names(a.folder) == {"other"}
-    task = delete(service, a, "other", "gone", deadline=soon(10))
-    assert (task["status"], task["fatal_error"]["code"]) == ("FAILED", "EXPIRED")
-    assert names(a.folder) == set()
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_patterns_match_what_a_shell_would(service: Api, site: MakeSite, kind: str) -> None:
-    a = site("a", kind)
-    make(a.folder, "a1", "a2", "b1", ".a3", "star*", "run1/out/x.log", "run2/out/y.log", "run2/out/y.txt", "run3")
-    make(a.folder, "outside/out/z.log", "tmp1/f", "tmp2/in/f")
-    (a.folder / "run4").symlink_to("outside")
-    give(a)
-    every = names(a.folder)
-    options = {"interpret_globs": True}
-    gone = {"a1", "a2", "star*"}
-    succeeded(delete(service, a, "a?", "star[*]", **options))
-    assert names(a.folder) == every - gone
-    # Components before the last lead through links; `run3` is a file, and no way to anything.
-    gone |= {"run1/out/x.log", "run2/out/y.log", "outside/out/z.log"}
-    succeeded(delete(service, a, "run*/out/*.log", **options))
-    assert names(a.folder) == every - gone
-    task = delete(service, a, "tmp*", **options)
-    assert (task["status"], task["fatal_error"]["code"]) == ("FAILED", "IS_A_DIRECTORY")
-    gone |= {"tmp1", "tmp1/f", "tmp2", "tmp2/in", "tmp2/in/f", "run4"}
-    succeeded(delete(service, a, "tmp*", "run4*", recursive=True, **options))
-    assert names(a.folder) == every - gone
-    succeeded(delete(service, a, "nothing*", ignore_missing=True, **options))
-    succeeded(delete(service, a, ".a*", **options))
-    assert names(a.folder) == every - gone - {".a3"}
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_files_that_appear_during_a_deletion_go_too(service: Api, site: MakeSite, kind: str) -> None:
-    a = site("a", kind)
-    make(a.folder, *(f"old/d{n % 5}/f{n}" for n in range(1000)))
-    give(a)
-    stop = threading.Event()
-
-    def refill() -> None:
-        end = time.monotonic() + 2
-        while not stop.is_set() and time.monotonic() < end:
-            for n in range(5):
-                try:
-                    (a.folder / f"old/d{n}/new").touch()
-                    os.chown(a.folder / f"old/d{n}/new", a.folder.stat().st_uid, -1)
-                except FileNotFoundError:
-                    continue
-            time.sleep(0.01)
-
-    writer = threading.Thread(target=refill)
-    writer.start()
-    try:
-        succeeded(delete(service, a, "old", recursive=True))
-    finally:
-        stop.set()
-        writer.join()
-    assert names(a.folder) == set()
 
 
 # ---- mirrors
@@ -171,11 +94,9 @@ def fill_mirror(a: Site, b: Site) -> None:
     give(b)
 
 
-@pytest.mark.parametrize(("source_kind", "destination_kind"), PAIRS)
-def test_a_mirror_has_what_the_source_has_and_nothing_else(
-    service: Api, site: MakeSite, source_kind: str, destination_kind: str
-) -> None:
-    a, b = site("a", source_kind), site("b", destination_kind)
+@pytest.mark.toolkit
+def test_a_mirror_has_what_the_source_has_and_nothing_else(service: Api, site: MakeSite) -> None:
+    a, b = site("a", "toolkit"), site("b", "own")
     fill_mirror(a, b)
     (a.folder / "linked").symlink_to("d")
     make(b.folder, "copy/linked")
@@ -241,22 +162,6 @@ def test_a_missing_source_and_a_second_source_for_one_file_are_passed_over(
     assert {row["error_code"] for row in rows} == {"AMBIGUOUS_PATH", "FILE_NOT_FOUND"}
     assert (task["subtasks_skipped_errors"], task["files_transferred"]) == (2, 2)
     assert names(b.folder) == {"copy", "copy/f", "copy/g"}
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_items_that_lie_in_each_other_delete_nothing(service: Api, site: MakeSite, kind: str) -> None:
-    a, b = site("a", "own"), site("b", kind)
-    make(a.folder, "one/f", "two/g")
-    make(b.folder, "copy/old", "copy/two/old", "copy/two/precious")
-    (b.folder / "alias").symlink_to(b.folder / "copy")
-    hand_over(a)
-    give(b)
-    before = names(b.folder)
-    for second in ("copy/two/", "alias/"):
-        items = [(a.path("one/"), b.path("copy/")), (a.path("two/"), b.path(second))]
-        task = succeeded(service.wait(service.transfer_items(a.id, b.id, items, delete_destination_extra=True)))
-        assert len(extras_of(service, task)) == 1
-        assert before <= names(b.folder)
 
 
 def test_a_folder_that_is_copied_into_the_one_beside_it_keeps_its_source(service: Api, site: MakeSite) -> None:
