@@ -14,6 +14,7 @@ from transferapi.rest.http.content_negotiation import TextXMLParser, XMLParser
 from transferapi.rest.http.errors import request_id, resource
 from transferapi.rest.http.parsing import Document, ItemsParser
 from transferapi.rest.openapi import description
+from transferapi.tasks import options
 from transferapi.tasks.items import overlaps
 from transferapi.tasks.models import Task
 from transferapi.tasks.submission import (
@@ -89,7 +90,7 @@ def _delete_request(document: Document) -> DeleteRequest:
         paths=[documents.DELETE_ITEM.values(one)["path"] for one in document.documents("DATA", "delete_item")],
         label=given["label"],
         deadline=given["deadline"],
-        options=document.fields,
+        options=options.given(options.DELETE, document.fields),
     )
 
 
@@ -103,7 +104,7 @@ def transfer_request(document: Document, submission_id: uuid.UUID) -> TransferRe
         items=[_transfer_item(one) for one in document.documents("DATA", "transfer_item", SYMLINK)],
         label=given["label"],
         deadline=document.moment("deadline"),
-        options=document.fields,
+        options=options.given(options.TRANSFER, document.fields),
     )
 
 
