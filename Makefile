@@ -9,6 +9,9 @@ unexport PYTHONDONTWRITEBYTECODE
 # Processes of `make test`: more than there are processors, for many tests wait for servers.
 TEST_PROCESSES := 4
 
+# More words for pip-audit, such as `-s osv`, which asks another database.
+AUDIT :=
+
 # `make drill FAULTS=worker,web` tries only these; docs/operate/drill.md has the list.
 FAULTS :=
 DRILL_FOLDER := $(or $(TMPDIR),/tmp)/waybill-drill
@@ -87,11 +90,13 @@ lock: venv-test ## write the lock files anew from pyproject.toml
 		-o requirements-test.lock
 	@$(PYTHON_IN_VENV) -m deploy.release.wheels --strict requirements.lock requirements-test.lock
 
-audit: venv ## ask the package index for holes known in what is pinned, and for wheels that are missing
-	@if [ -z "$${SSL_CERT_FILE:-}" ] && [ -r /etc/ssl/certs/ca-certificates.crt ]; then \
-		export SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt; fi; \
-	$(PYTHON_IN_VENV) -m deploy.release.audit requirements.lock requirements-test.lock && \
-	exec $(PYTHON_IN_VENV) -m deploy.release.wheels requirements.lock requirements-test.lock
+audit: venv-test ## ask for holes known in what is pinned (pip-audit), and for wheels that are missing
+	@if [ -r /etc/ssl/certs/ca-certificates.crt ]; then \
+		export SSL_CERT_FILE="$${SSL_CERT_FILE:-/etc/ssl/certs/ca-certificates.crt}"; \
+		export REQUESTS_CA_BUNDLE="$${REQUESTS_CA_BUNDLE:-$$SSL_CERT_FILE}"; fi; \
+	$(VENV)/bin/pip-audit --strict --disable-pip --require-hashes --progress-spinner off $(AUDIT) \
+		-r requirements.lock -r requirements-test.lock && \
+	exec $(PYTHON_IN_VENV) -m deploy.release.wheels --strict requirements.lock requirements-test.lock
 
 drill: venv-test ## faults in docker-compose.yml, in a Docker Engine of its own, as root: a table of what each costs
 	@$(PYTHON_IN_VENV) -m bench.drill --faults "$(FAULTS)" --base "$(DRILL_FOLDER)" --write "$(DRILL_FOLDER)/table.md"

@@ -23,10 +23,10 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.tags import Tag, compatible_tags, cpython_tags
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
-from .audit import WIDTH, Index, NotReachableError, configured_index
 from .bill import Locked, read_lock
 from .errors import ReleaseError
 from .libraries import WHEELS
+from .package_index import WIDTH, Index, NotReachableError, configured_index
 
 #: The minor versions of Python 3 that deploy/venv.sh takes.
 PYTHONS = (11, 12, 13, 14)

@@ -415,3 +415,8 @@ def refuse(name: str, field: str | None = None) -> NoReturn:
 def complete(known: Mapping[str, TaskOption], given: Mapping[str, object]) -> dict[str, object]:
     """Every known option, checked, with the defaults filled in; unknown ones are ignored."""
     return {name: row.complete(given.get(name)) for name, row in known.items()}
+
+
+def given(known: Mapping[str, TaskOption], fields: Mapping[str, object]) -> dict[str, object]:
+    """The known options among the fields of a document, as they came."""
+    return {name: fields[name] for name in known if name in fields}

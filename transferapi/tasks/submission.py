@@ -87,9 +87,13 @@ class DeleteRequest:
     command: str = ""
 
 
-class _Filled(NamedTuple):
-    """The checked items of a task, and its owner's access to its endpoints."""
+class _Checked(NamedTuple):
+    """A request after its checks.
 
+    fields: of its task, by the names of the model. rows: its items. ends: its owner's access to its endpoints.
+    """
+
+    fields: dict[str, object]
     rows: Iterable[CheckedItem]
     ends: Sequence[Access]
 
@@ -100,8 +104,7 @@ def submit_transfer(user: User, request: TransferRequest, now: datetime | None =
     Raises RequestError, TooManyPendingError, TooMuchError, EndpointNotFoundError, NotPermittedError;
     PathNotPermittedError where no access rule of a shared endpoint covers a path.
     """
-
-    return _submit(user, request, partial(_fill_transfer, user, request), now)
+    return _submit(user, request, partial(_check_transfer, user, request), now)
 
 
 def check_transfer(user: User, request: TransferRequest) -> tuple[uuid.UUID, uuid.UUID]:
@@ -109,51 +112,46 @@ def check_transfer(user: User, request: TransferRequest) -> tuple[uuid.UUID, uui
 
     Returns the ids of the source and of the destination. Raises as `submit_transfer`.
     """
-    task = Task(owner=user)
     request_rules.label(request.label)
-    source, destination = _fill_transfer(user, request, task).ends
+    source, destination = _check_transfer(user, request).ends
     return source.endpoint.pk, destination.endpoint.pk
 
 
 def submit_delete(user: User, request: DeleteRequest, now: datetime | None = None) -> tuple[Task, bool]:
     """As `submit_transfer`. Its deadline is fixed: progress does not move it."""
-
-    return _submit(user, request, partial(_fill_delete, user, request), now)
+    return _submit(user, request, partial(_check_delete, user, request), now)
 
 
 def check_delete(user: User, request: DeleteRequest) -> uuid.UUID:
     """As `check_transfer`. Returns the id of the endpoint."""
     request_rules.label(request.label)
-    [access_] = _fill_delete(user, request, Task(owner=user)).ends
+    [access_] = _check_delete(user, request).ends
     return access_.endpoint.pk
 
 
-def _fill_delete(user: User, request: DeleteRequest, task: Task) -> _Filled:
-    task.type = TaskType.DELETE
+def _check_delete(user: User, request: DeleteRequest) -> _Checked:
     source = _access(user, request.endpoint, Permission.WRITE)
-    task.source = source.endpoint
-    task.deadline_is_fixed = True
-    task.options = options.complete(options.DELETE, request.options)
-    if task.options["interpret_globs"]:
+    chosen = options.complete(options.DELETE, request.options)
+    if chosen["interpret_globs"]:
         request_rules.patterns(request.paths)
-    rows = DeleteRows(request.paths, source, recursive=bool(task.options["recursive"]))
-    return _Filled(_checked(rows, request.paths), (source,))
+    rows = _checked(DeleteRows(request.paths, source, recursive=bool(chosen["recursive"])), request.paths)
+    fields = {"type": TaskType.DELETE, "source": source.endpoint, "options": chosen, "deadline_is_fixed": True}
+    return _Checked(fields, rows, (source,))
 
 
-def _fill_transfer(user: User, request: TransferRequest, task: Task) -> _Filled:
-    task.type = TaskType.TRANSFER
+def _check_transfer(user: User, request: TransferRequest) -> _Checked:
     source = _access(user, request.source_endpoint, Permission.TRANSFER_FROM)
     destination = _access(user, request.destination_endpoint, Permission.TRANSFER_TO)
-    task.source, task.destination = source.endpoint, destination.endpoint
-    task.options = options.complete(options.TRANSFER, request.options) | _demanded(source, destination)
-    if destination.shared and task.options["recursive_symlinks"] == "keep":
+    chosen = options.complete(options.TRANSFER, request.options) | _demanded(source, destination)
+    if destination.shared and chosen["recursive_symlinks"] == "keep":
         raise RequestError("recursive_symlinks", NO_LINKS)
     rows = _checked(TransferRows(request.items, source, destination), request.items)
     # The number of sessions depends on it, and is chosen before the scan reads the first item.
-    task.options["external_checksum"] = any("external_checksum" in row.extra for row in rows)
-    if task.options["store_base_path_info"]:
-        task.source_base_path, task.destination_base_path = _bases(rows)
-    return _Filled(rows, (source, destination))
+    chosen["external_checksum"] = any("external_checksum" in row.extra for row in rows)
+    fields = {"type": TaskType.TRANSFER, "source": source.endpoint, "destination": destination.endpoint}
+    if chosen["store_base_path_info"]:
+        fields["source_base_path"], fields["destination_base_path"] = _bases(rows)
+    return _Checked({**fields, "options": chosen}, rows, (source, destination))
 
 
 def _checked(rows: Iterable[CheckedItem], items: ItemList[object]) -> Iterable[CheckedItem]:
@@ -183,7 +181,7 @@ def _demanded(*ends: Access) -> dict[str, object]:
 def _submit(
     user: User,
     request: TransferRequest | DeleteRequest,
-    fill: Callable[[Task], _Filled],
+    check: Callable[[], _Checked],
     now: datetime | None,
 ) -> tuple[Task, bool]:
     """Submit under a lock of the user, so that a repeated submission finds the first, and limits hold.
@@ -195,12 +193,22 @@ def _submit(
         if earlier := _earlier(user, request):
             return earlier, False
         now = moment(now)
-        task = _new_task(user, request, now)
-        task.label = request_rules.label(request.label)
-        task.deadline = request_rules.deadline(request.deadline, now) if request.deadline else now + DEFAULT_DEADLINE
-        task.deadline_is_fixed = request.deadline is not None
-        task.items_total = len(request.items if isinstance(request, TransferRequest) else request.paths)
-        rows, ends = fill(task)
+        _check_task_id(request.task_id)
+        label = request_rules.label(request.label)
+        deadline = request_rules.deadline(request.deadline, now) if request.deadline else now + DEFAULT_DEADLINE
+        fields, rows, ends = check()
+        task = Task(
+            pk=request.task_id or uuid.uuid4(),
+            owner=user,
+            submission_id=request.submission_id,
+            request_time=now,
+            next_run_at=now,
+            command=events.printable(request.command)[:MAX_COMMAND],
+            label=label,
+            deadline=deadline,
+            items_total=len(request.items if isinstance(request, TransferRequest) else request.paths),
+            **{"deadline_is_fixed": request.deadline is not None, **fields},
+        )
         if not task.options.get("skip_activation_check"):
             _check_credentials(user, ends, now)
         if Task.objects.filter(owner=user).exclude(phase=Phase.DONE).count() >= MAX_PENDING:
@@ -229,15 +237,10 @@ def _earlier(user: User, request: TransferRequest | DeleteRequest) -> Task | Non
     return earlier
 
 
-def _new_task(user: User, request: TransferRequest | DeleteRequest, now: datetime) -> Task:
+def _check_task_id(task_id: uuid.UUID | None) -> None:
     """Raises RequestError where another user has a task of this id. The error is the same for every unusable id."""
-    task = Task(owner=user, submission_id=request.submission_id, request_time=now, next_run_at=now)
-    task.command = events.printable(request.command)[:MAX_COMMAND]
-    if request.task_id is not None:
-        if request.task_id.version is None or Task.objects.filter(pk=request.task_id).exists():
-            raise RequestError("task_id", UNUSABLE_ID)
-        task.pk = request.task_id
-    return task
+    if task_id is not None and (task_id.version is None or Task.objects.filter(pk=task_id).exists()):
+        raise RequestError("task_id", UNUSABLE_ID)
 
 
 def _access(user: User, ref: str, verb: Permission) -> Access:

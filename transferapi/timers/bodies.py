@@ -39,7 +39,7 @@ def request_of(body: str, submission_id: uuid.UUID) -> TransferRequest:
         destination_endpoint=document["destination_endpoint"],
         items=[_item(one) for one in document["DATA"]],
         label=document["label"],
-        options=document,
+        options=options.given(options.TRANSFER, document),
     )
 
 

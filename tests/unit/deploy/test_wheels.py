@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import base64
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from deploy.release import wheels
+from deploy.release import package_index, wheels
 from deploy.stack.free_ports import free_port
 from transferapi.config import CHECKOUT
 
-from .test_audit import PackageIndex, index  # noqa: F401 - a fixture
+from .package_index import PackageIndex, index  # noqa: F401 - a fixture
 
 DIGESTS = {name: format(number, "064x") for number, name in enumerate(("pure", "one", "other", "strange"))}
 
@@ -98,3 +99,32 @@ def test_an_index_that_is_away_is_named(lock: str, capsys: Any) -> None:
 def test_the_lock_files_are_checked_where_they_are_written() -> None:
     recipe = (CHECKOUT / "Makefile").read_text().partition("\nlock:")[2].partition("\n\n")[0]
     assert "-m deploy.release.wheels --strict requirements.lock requirements-test.lock" in recipe
+
+
+@pytest.mark.parametrize("page", [500, 403, b"<html>", b"[]", b"[" * 100_000, b"x" * 2000])
+def test_an_index_that_does_not_speak_the_api_is_named_as_such(
+    index: PackageIndex,  # noqa: F811
+    lock: str,
+    capsys: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    page: Any,
+) -> None:
+    monkeypatch.setattr(package_index, "MOST_OCTETS", 1000)
+    offer(index, "pure", pure="pure-1.0-py3-none-any.whl")
+    index.pages["/root/simple/built/"] = page
+    assert (run(index, lock), wheels.main(["--index", index.address, "--strict", lock])) == (0, 2)
+    assert "Nothing was checked: the package index's files are not reachable" in capsys.readouterr().err
+
+
+def test_a_password_in_the_address_is_sent_and_not_shown(index: PackageIndex, lock: str, capsys: Any) -> None:  # noqa: F811
+    index.address = index.address.replace("//", "//alice:pass%20word@")
+    assert run(index, lock) == 1
+    assert {sent for _, sent in index.asked} == {f"Basic {base64.b64encode(b'alice:pass word').decode()}"}
+    assert "pass" not in "".join(capsys.readouterr())
+
+
+def test_the_index_is_the_one_that_pip_uses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PIP_INDEX_URL", "https://index.example.org/simple")
+    assert package_index.configured_index() == "https://index.example.org/simple"
+    monkeypatch.delenv("PIP_INDEX_URL")
+    assert package_index.configured_index().startswith("http")

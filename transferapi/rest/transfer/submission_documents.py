@@ -127,14 +127,12 @@ _ENDS = (
     Field[Any]("source_endpoint", t.ENDPOINT, example="go#ep1"),
     Field[Any]("destination_endpoint", t.ENDPOINT, example="go#ep2"),
 )
+_OF_TRANSFERS = (LABEL, *_ENDS, *_TRANSFER_OPTIONS, _ITEMS)
 #: The transfer of a timer: each run adds its submission_id.
 TRANSFER_OF_TIMER = RequestDocument(
     "timer_transfer",
     "source_endpoint destination_endpoint DATA",
-    LABEL,
-    *_ENDS,
-    *_TRANSFER_OPTIONS,
-    _ITEMS,
+    *_OF_TRANSFERS,
     data_type="transfer",
     example={"sync_level": 2, "DATA": [{"DATA_TYPE": "transfer_item", **_FOLDERS}]},
 )
@@ -142,11 +140,8 @@ TRANSFER = RequestDocument(
     "transfer",
     "submission_id source_endpoint destination_endpoint DATA",
     SUBMISSION,
-    LABEL,
     DEADLINE,
-    *_ENDS,
-    *_TRANSFER_OPTIONS,
-    _ITEMS,
+    *_OF_TRANSFERS,
     example={"label": "two items"},
 )
 DELETE = RequestDocument(

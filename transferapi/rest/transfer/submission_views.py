@@ -94,7 +94,7 @@ def _delete_request(document: Document) -> DeleteRequest:
         ],
         label=given["label"],
         deadline=given["deadline"],
-        options=document.fields,
+        options=options.given(options.DELETE, document.fields),
     )
 
 
@@ -108,7 +108,7 @@ def transfer_request(document: Document, submission_id: uuid.UUID) -> TransferRe
         items=[_transfer_item(one) for one in document.documents("DATA", "transfer_item", SYMLINK)],
         label=given["label"],
         deadline=document.moment("deadline"),
-        options=document.fields,
+        options=options.given(options.TRANSFER, document.fields),
     )
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import unicodedata
 from functools import lru_cache
+
+from wcwidth import wcwidth
 
 #: Shown instead of octets that are no UTF-8, and of characters that would hide or reorder others.
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
@@ -26,10 +27,7 @@ def shown(text: str) -> str:
 @lru_cache(maxsize=4096)
 def width(letter: str) -> int:
     """Of the character as it is shown: 0 for combining ones, 2 for East Asian wide ones and for most emoji."""
-    letter = _shown(letter)
-    if letter in _JOINERS or unicodedata.category(letter) in ("Mn", "Me") or "\u1160" <= letter <= "\u11ff":
-        return 0
-    return 2 if unicodedata.east_asian_width(letter) in "WF" else 1
+    return max(0, wcwidth(_shown(letter)))
 
 
 def columns(text: str) -> int:
