@@ -49,6 +49,8 @@ class EventsApplication(ASGIHandler):
     async def __call__(self, scope: dict[str, Any], receive: _Receive, send: _Send) -> None:
         if scope["type"] == "lifespan":
             await self._live(receive, send)
+        elif scope["type"] != "http":
+            await send({"type": "websocket.close"})
         elif not _is_served(scope):
             await _refuse(send, 404)
         elif self._requests >= MOST_REQUESTS:
@@ -89,12 +91,8 @@ class EventsApplication(ASGIHandler):
 
 def _is_served(scope: dict[str, Any]) -> bool:
     """Whether the path is one of this server. Other methods would have bodies; OPTIONS is a question of browsers."""
-    path: str = scope.get("path", "")
-    return (
-        scope["type"] == "http"
-        and scope["method"] in ("GET", "HEAD", "OPTIONS")
-        and (path.endswith(STREAM) or path in WATCHED)
-    )
+    path: str = scope["path"]
+    return scope["method"] in ("GET", "HEAD", "OPTIONS") and (path.endswith(STREAM) or path in WATCHED)
 
 
 async def _refuse(send: _Send, status: int) -> None:

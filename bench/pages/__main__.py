@@ -1,10 +1,10 @@
 """First paint, octets, requests and queries of each page, and a listing of many entries on the Transfer page.
 
-    python -m bench.pages [--entries 100000] [--rounds 5] [--live 500] [--only pages|listing|live]
+    python -m bench.pages [--entries 100000] [--rounds 5] [--live 500] [--tls] [--only pages|listing|live]
 
 A cold page has nothing in the browser's cache; a warm one has its files. Frames count as dropped where more than 34 ms
 pass between two of them, while the listing scrolls from its beginning to its end. Live pages are open streams of events
-on one events server with TLS; of each user eight.
+on one events server, of each user eight; with --tls it ends TLS itself.
 """
 
 from __future__ import annotations
@@ -53,11 +53,12 @@ def main() -> None:
     parser.add_argument("--entries", type=int, default=100_000)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--live", type=int, default=500)
+    parser.add_argument("--tls", action="store_true")
     parser.add_argument("--only", choices=("pages", "listing", "live"))
     arguments = parser.parse_args()
     if arguments.only in (None, "live"):
         with instance() as api:
-            _print_live(live.measure(api, arguments.live))
+            _print_live(live.measure(api, arguments.live, tls=arguments.tls))
     if arguments.only != "live":
         _in_browser(arguments)
 
@@ -79,7 +80,7 @@ def _in_browser(arguments: argparse.Namespace) -> None:
 
 def _print_live(found: live.Found) -> None:
     out = sys.stdout.write
-    out(f"\n{found.pages} live pages on one web process ({machine()})\n\n| | |\n|---|---|\n")
+    out(f"\n{found.pages} live pages on one events server ({machine()})\n\n| | |\n|---|---|\n")
     for name, value in found.lines:
         out(f"| {name} | {value} |\n")
 

@@ -30,8 +30,8 @@ from deploy.stack.free_ports import HOST, free_port
 from deploy.stack.roles import EVENTS
 from tests.waiting import children_of, eventually
 
-#: Streams of one user (`event_broadcaster`, which needs the settings of an instance).
-MOST_OF_A_USER = 8
+#: Streams of each user: half of those that are allowed.
+OF_A_USER = 8
 #: Seconds in which every page must have got its event.
 SECONDS = 30.0
 
@@ -65,12 +65,12 @@ class Found:
         ]
 
 
-def measure(api: Api, pages: int) -> Found:
+def measure(api: Api, pages: int, *, tls: bool) -> Found:
     """Open the pages' streams, then cancel one task after another and time each stream."""
-    readers = _readers(api, -(-pages // MOST_OF_A_USER))
-    with _events_server(api) as (process, port, context):
+    readers = _readers(api, -(-pages // OF_A_USER))
+    with _events_server(api, tls=tls) as (process, port, context):
         before = resident(process, "VmRSS")
-        wanted = islice((reader for reader in readers for _ in range(MOST_OF_A_USER)), pages)
+        wanted = islice((reader for reader in readers for _ in range(OF_A_USER)), pages)
         streams = [(_listen(port, context, reader), reader.task) for reader in wanted]
         time.sleep(3)
         during = resident(process, "VmRSS")
@@ -85,19 +85,16 @@ def measure(api: Api, pages: int) -> Found:
 
 
 @contextmanager
-def _events_server(api: Api) -> Iterator[tuple[int, int, ssl.SSLContext]]:
-    """Its worker, its port, and what its clients need for TLS, which it ends itself."""
+def _events_server(api: Api, *, tls: bool) -> Iterator[tuple[int, int, ssl.SSLContext | None]]:
+    """Its worker, its port, and what its clients need for TLS, if it ends TLS itself."""
     port = free_port()
     with tempfile.TemporaryDirectory(prefix="waybill-bench-") as name:
         folder = Path(name)
         authority = Authority(folder / "authority", namespace="/O=Bench")
         host = authority.issue_host(["localhost"])
-        environment = {
-            **os.environ,
-            **embedded_environment(api.home),
-            "WAYBILL_TLS_CERTIFICATE": str(host.certificate),
-            "WAYBILL_TLS_KEY": str(host.key),
-        }
+        environment = {**os.environ, **embedded_environment(api.home)}
+        if tls:
+            environment |= {"WAYBILL_TLS_CERTIFICATE": str(host.certificate), "WAYBILL_TLS_KEY": str(host.key)}
         log = folder / "events.log"
         *words, application = EVENTS
         words += ["--bind", f"{HOST}:{port}", application]
@@ -105,7 +102,7 @@ def _events_server(api: Api) -> Iterator[tuple[int, int, ssl.SSLContext]]:
         try:
             eventually(lambda: "listening on" in log.read_text() or process.poll() is not None, seconds=60)
             [worker] = children_of(process.pid)
-            yield worker, port, ssl.create_default_context(capath=str(authority.certificates))
+            yield worker, port, ssl.create_default_context(capath=str(authority.certificates)) if tls else None
         finally:
             stop(process)
 
@@ -139,10 +136,10 @@ def _submit(api: Api, token: str, endpoint: str) -> str:
     return _call(api, token, "POST", "/transfer", document)["task_id"]
 
 
-def _listen(port: int, context: ssl.SSLContext, reader: Reader) -> ssl.SSLSocket:
+def _listen(port: int, context: ssl.SSLContext | None, reader: Reader) -> socket.socket:
     """An open stream, as a page has it."""
     plain = socket.create_connection((HOST, port), timeout=60)
-    stream = context.wrap_socket(plain, server_hostname="localhost")
+    stream = context.wrap_socket(plain, server_hostname="localhost") if context else plain
     headers = f"Host: localhost\r\nAuthorization: Bearer {reader.token}\r\nAccept: text/event-stream\r\n"
     stream.sendall(f"GET /v0.10/event_stream HTTP/1.1\r\n{headers}\r\n".encode())
     answer = stream.recv(65536)
@@ -158,7 +155,7 @@ def _cancel_all(api: Api, readers: list[Reader], changed: dict[str, float]) -> N
         _call(api, reader.token, "POST", f"/task/{reader.task}/cancel")
 
 
-def _hear(streams: list[tuple[ssl.SSLSocket, str]]) -> list[tuple[float, str]]:
+def _hear(streams: list[tuple[socket.socket, str]]) -> list[tuple[float, str]]:
     """When each stream got the end of its task."""
     selector = selectors.DefaultSelector()
     for stream, task in streams:
@@ -168,7 +165,7 @@ def _hear(streams: list[tuple[ssl.SSLSocket, str]]) -> list[tuple[float, str]]:
     while len(found) < len(streams) and time.monotonic() < end:
         for key, _ in selector.select(0.5):
             task, seen = key.data
-            with contextlib.suppress(ssl.SSLWantReadError):
+            with contextlib.suppress(ssl.SSLWantReadError, BlockingIOError):
                 seen += key.fileobj.recv(65536)  # type: ignore[union-attr]
             if b"CANCELED" in seen:
                 found.append((time.monotonic(), task))

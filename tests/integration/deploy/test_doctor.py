@@ -81,7 +81,7 @@ def test_the_public_address_and_the_programs_of_this_machine(
         assert [text.split(":")[1] for text in found] == [
             " Nothing moves files on this machine", " Nobody can use the ssh shell", " No agent can connect",
         ]  # fmt: skip
-        # Who has a server in front wants the events server, too.
+        # A server in front needs the events server, too.
         more = said(ports.check(load(environ | {"WAYBILL_FRONT_SERVERS": "127.0.0.1/32", "WAYBILL_EVENTS_PORT": "1"})))
         assert [text for text in more if text not in found] == more[-1:]
         assert "Few streams of events are possible: the events server does not answer at port 1" in more[-1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import http.client
 import json
 import os
@@ -38,6 +39,7 @@ from tests.waiting import eventually
 from transferapi.config.limits import RequestLimits
 from transferapi.rest.http import parsing
 from transferapi.tasks.models import Task
+from webui import assets
 
 pytestmark = [pytest.mark.nginx, pytest.mark.django_db(transaction=True)]
 SECRET = "f" * 40
@@ -313,6 +315,26 @@ def announce(port: int, method: str, path: str, headers: list[tuple[str, str]], 
         answer = asked.getresponse()
         text = answer.read()
         return answer.status, json.loads(text) if text.startswith(b"{") else text
+
+
+def test_only_files_without_secrets_are_compressed(front: int) -> None:
+    """A page of which a stranger has written a part would give the rest away by its length (BREACH)."""
+    for name in (assets.STYLE, "live.js"):
+        path, whole = assets.address(name), assets.all_assets()[name].content
+        encoding, vary, body = compressed(front, path)
+        assert (encoding, "Accept-Encoding" in vary) == ("gzip", True)
+        assert gzip.decompress(body) == whole
+        assert len(body) < len(whole) / 2
+    for path in ("/signin", "/v0.10/openapi", "/docs/rest-api"):
+        assert compressed(front, path)[0] is None
+
+
+def compressed(port: int, path: str) -> tuple[str | None, str, bytes]:
+    """Content-Encoding, Vary and body of the answer to a client that knows gzip."""
+    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=60)) as asked:
+        asked.request("GET", path, headers={"Accept-Encoding": "gzip"})
+        answer = asked.getresponse()
+        return answer.headers["Content-Encoding"], ",".join(answer.headers.get_all("Vary", [])), answer.read()
 
 
 def test_every_long_body_of_the_api_has_a_way() -> None:

@@ -150,8 +150,13 @@ def test_nothing_but_streams_and_what_watches_is_served(web: Web, alice: User) -
     posted.request("POST", "/v0.10/event_stream", body=b"x" * 100_000, headers={"Authorization": f"Bearer {token}"})
     assert posted.getresponse().status == 404
     posted.close()
+    upgraded = web.connection()
+    fields = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13"}
+    upgraded.request("GET", "/v0.10/event_stream", headers={**fields, "Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA=="})
+    assert upgraded.getresponse().status == 403
+    upgraded.close()
     watched = web.connection()
-    for path in ("/healthz", "/readyz?exclude=sweep"):
+    for path in ("/healthz", "/readyz?exclude=sweep", "/metrics"):
         watched.request("GET", path)
         answer = watched.getresponse()
         assert (answer.status, answer.read() != b"") == (200, True)
