@@ -38,9 +38,9 @@ INSTALLED_APPS = [
     "webui",
 ]
 MIDDLEWARE = [
-    "transferapi.rest.elsewhere.slashes.SingleSlashes",
+    "transferapi.rest.single_slashes.SingleSlashes",
     "transferapi.rest.http.trusted_proxies.TrustedProxies",
-    "transferapi.rest.health.paths.HealthPaths",
+    "transferapi.rest.health.HealthPaths",
     "transferapi.rest.metrics.requests.RequestMetrics",
     "transferapi.rest.access_log.AccessLog",
     "transferapi.rest.trace_requests.TraceRequests",

@@ -15,12 +15,12 @@ urlpatterns = [
     path("shell", ShellView.as_view()),
     path("v0.10/", include("transferapi.rest.transfer.urls")),
     path("", include("transferapi.rest.auth.urls")),
-    path("", include("transferapi.rest.admin.urls")),
-    path("", include("transferapi.rest.scim.urls")),
+    path("", include("transferapi.rest.admin_views")),
+    path("", include("transferapi.rest.scim.views")),
     path("", include("transferapi.rest.transfer.v2")),
-    path("", include("transferapi.rest.groups.urls")),
-    path("", include("transferapi.rest.timers.urls")),
-    path("", include("transferapi.rest.connect.urls")),
+    path("", include("transferapi.rest.group_views")),
+    path("", include("transferapi.rest.timer_views")),
+    path("", include("transferapi.rest.connect_views")),
     path("", include("webui.urls")),
 ]
 

@@ -11,8 +11,7 @@ from django.utils import translation
 from django.utils.translation import gettext as _
 
 from transferapi.outages.log_filter import is_told
-from transferapi.rest import error_pages
-from transferapi.rest.elsewhere import services
+from transferapi.rest import error_pages, other_services
 from transferapi.rest.http import errors
 
 from . import language
@@ -34,7 +33,7 @@ def csrf_failed(request: HttpRequest, reason: str = "") -> HttpResponse:
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
     """handler404"""
     if not reads_pages(request):
-        return services.answer(request) or error_pages.not_found_page(request, exception)
+        return other_services.answer(request) or error_pages.not_found_page(request, exception)
     language.activate(language.of(request))
     return problem(request, 404, _("There is no such page"), _("The address is wrong, or the page has moved."))
 

@@ -15,7 +15,7 @@ from bench.drill.measure import submission_ids
 from tests import hostile_certificates as grid
 from tests.secrets_search import search
 from tests.waiting import eventually
-from transferapi.rest.metrics.front_certificate import NoCertificateError, certificate_of
+from transferapi.rest.metrics.certificates import NoCertificateError, certificate_of
 
 #: A line of a source file in the image, and a variable of each container: a search that does not see them sees nothing.
 IN_IMAGE, IN_CONTAINERS = "Gunicorn's threaded worker, changed so that threads", "WAYBILL_VAULT_KEY_FILE"

@@ -19,7 +19,7 @@ from identity.provider import signing_key_file
 from identity.vault import store
 from identity.vault.watched_file import is_given
 from transferapi.config import Config
-from transferapi.rest.metrics.front_certificate import NoCertificateError, certificate_of
+from transferapi.rest.metrics.certificates import NoCertificateError, certificate_of
 
 from .findings import Finding, error, good, warning
 

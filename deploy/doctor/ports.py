@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from deploy.stack.errors import StackError
 from deploy.web.client_tls import client_context
 from transferapi.config import Config
-from transferapi.rest.health.paths import ALIVE, HEALTH
+from transferapi.rest.health import ALIVE, HEALTH
 
 from .findings import Finding, error, good, warning
 from .programs import CHECKS, MOST

@@ -14,7 +14,7 @@ from identity.clock import MOST_DIFFERENCE
 from identity.database_rows import query_rows
 from transferapi import redis_client
 from transferapi.config import Config
-from transferapi.rest.health.checks import CHECKS, REDIS_SECONDS
+from transferapi.rest.health_checks import CHECKS, REDIS_SECONDS
 from transferapi.tasks.upkeep.worker_reports import GONE_SECONDS
 
 from .findings import Finding, error, good, warning

@@ -15,7 +15,7 @@ from django.db import DatabaseError, InterfaceError, connection
 from deploy.stack.redis import OLDEST as REDIS
 from transferapi import redis_client
 from transferapi.config import CHECKOUT, Config
-from transferapi.rest.health.checks import REDIS_SECONDS
+from transferapi.rest.health_checks import REDIS_SECONDS
 from transferapi.version import service_version
 
 from .findings import Finding, error, good, warning

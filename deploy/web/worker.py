@@ -41,7 +41,7 @@ BELONGS_TO = "waybill.belongs_to"
 #: Seconds between two checks of the time limits of clients.
 _TICK = 1.0
 _DISK = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
-#: The same as the application's (`transferapi/rest/health/paths.py`).
+#: The same as the application's (`transferapi/rest/health.py`).
 HEALTH_PATH = "/healthz"
 _ALIVE = EarlyAnswer("200 OK", '{"status": "alive"}\n', "application/json")
 _TOO_LONG = EarlyAnswer("413 Content Too Large", f"A body has at most {MAX_BODY} octets.")

@@ -133,7 +133,12 @@ NEVER = {
     "endpoints.gridftp.third_party": ["endpoints.gridftp.server"],
     "endpoints.gridftp.server.data": ["endpoints.gridftp.server.commands"],
     "transferapi.rest.http": [
-        f"transferapi.rest.{folder}" for folder in ("auth", "groups", "openapi", "push", "timers", "transfer")
+        *(f"transferapi.rest.{folder}" for folder in ("auth", "openapi", "push", "scim", "transfer")),
+        *(
+            f"transferapi.rest.{api}_{part}"
+            for api in ("admin", "connect", "group", "timer")
+            for part in ("views", "documents")
+        ),
     ],
     "transferapi.tasks.forecast": ["transferapi.tasks.worker", "transferapi.tasks.notify"],
     "workers.engine.tuning": [f"workers.engine.{folder}" for folder in ("delete", "lanes", "queue", "scan", "settle")],

@@ -41,7 +41,7 @@ from transferapi.config import CHECKOUT
 from transferapi.config.servers import broker_options, broker_tls, broker_url, database
 from transferapi.outages import database as database_outage
 from transferapi.outages import outage
-from transferapi.rest.health import checks
+from transferapi.rest import health_checks
 from transferapi.tasks import doorbell
 
 HAS_NETWORKS = os.geteuid() == 0 and Path("/dev/net/tun").exists() and shutil.which("ip") and shutil.which("cc")
@@ -287,13 +287,13 @@ def test_redis_is_reached_by_tls_if_its_certificate_is_good(
     with ends_tls(host.certificate, host.key, network_redis.port) as port:
         address = f"rediss://:{network_redis.password}@{HOST}:{port}"
         use(settings, f"{address}/2?ssl_ca_certs={authority.ca_certificate}")
-        assert checks.redis_server() == ""
+        assert health_checks.redis_server() == ""
         assert cache_keeps(settings.REDIS_URL)
         assert doorbell.ring([uuid.uuid4()])
         assert messages(network_redis, 2) == 1
         # The authorities of the system do not know it: nothing is sent, the password included.
         use(settings, f"{address}/3")
-        assert "Redis does not answer (ConnectionError)" in checks.redis_server()
+        assert "Redis does not answer (ConnectionError)" in health_checks.redis_server()
         assert not doorbell.ring([uuid.uuid4()])
         assert messages(network_redis, 3) == 0
 
@@ -382,12 +382,12 @@ def test_sentinels_and_the_master_are_reached_by_tls_if_their_certificates_are_g
     with sentinels_with_tls(home, tls) as (found, master, copy):
         # The authorities of the system do not know it: nothing is sent, the password included.
         use(settings, found.url(2).partition("&ssl_ca_certs")[0])
-        assert "Redis does not answer" in checks.redis_server()
+        assert "Redis does not answer" in health_checks.redis_server()
         assert not doorbell.ring([uuid.uuid4()])
         assert messages(master, 2) == 0
         # Nobody answers without TLS.
         use(settings, found.url(2).replace("sentinel+tls", "sentinel").partition("&ssl_ca_certs")[0])
-        assert "Redis does not answer" in checks.redis_server()
+        assert "Redis does not answer" in health_checks.redis_server()
         follow_a_failover(found, master, copy, settings, database_url, tmp_path)
 
 
@@ -401,7 +401,7 @@ def follow_a_failover(
 ) -> None:
     use(settings, sentinels.url(1))
     with worker(database_url, sentinels.url(1), tmp_path):
-        assert checks.redis_server() == ""
+        assert health_checks.redis_server() == ""
         assert cache_keeps(settings.REDIS_URL)
         assert doorbell.ring([uuid.uuid4()])
         eventually(lambda: messages(network_redis, 1) == 0, seconds=90)
@@ -409,7 +409,7 @@ def follow_a_failover(
         assert network_redis.process is not None
         network_redis.process.kill()
         # The two others agree, and the copy becomes the master. All is reached again by the same address.
-        eventually(lambda: checks.redis_server() == "", seconds=90)
+        eventually(lambda: health_checks.redis_server() == "", seconds=90)
         assert cache_keeps(settings.REDIS_URL)
         with redis_client.connected(settings.REDIS_URL, 5.0) as client:
             assert client.info("server")["tcp_port"] == copies.port
@@ -439,7 +439,7 @@ def worker(database_url: str, redis_url: str, folder: Path) -> Iterator[None]:
 
 def test_sentinels_that_are_away_are_an_error_of_redis(settings: Any) -> None:
     use(settings, f"sentinel://:hunter2@{HOST}:{free_port()},{HOST}:{free_port()}/0?master=waybill")
-    assert "Redis does not answer (MasterNotFoundError)" in checks.redis_server()
+    assert "Redis does not answer (MasterNotFoundError)" in health_checks.redis_server()
     assert not doorbell.ring([uuid.uuid4()])
     with pytest.raises(redis.RedisError), redis_client.connected(settings.REDIS_URL, 1.0) as client:
         client.ping()

@@ -19,7 +19,7 @@ from identity.vault.keys import new_key
 from tests.integration.web.test_metrics import samples
 from transferapi.config import load
 from transferapi.rest.metrics import exposition
-from transferapi.rest.metrics.sampler import Sampler
+from transferapi.rest.metrics.exposition import Sampler
 from transferapi.tasks.upkeep import figures, last_backup
 
 pytestmark = [

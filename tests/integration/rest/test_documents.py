@@ -25,7 +25,7 @@ from tests.integration.cast import make_endpoint, submit, submit_delete
 from tests.integration.described import assert_described, description, operation, path_of
 from tests.integration.rest import Answer, Api, assert_error, plain_routes, routes
 from transferapi.rest.openapi import components
-from transferapi.rest.openapi.plain_routes import PATHS as PLAIN
+from transferapi.rest.openapi.description import PATHS as PLAIN
 from transferapi.tasks.managers import actions
 from transferapi.tasks.models import Event, File, Item, Task
 from transferapi.tasks.notify import webhooks

@@ -13,7 +13,7 @@ from schemathesis.core import NotSet
 
 from tests.integration.described import description
 from tests.integration.expectations import Things, World
-from transferapi.rest.openapi.plain_routes import FORM
+from transferapi.rest.openapi.description import FORM
 
 pytestmark = pytest.mark.django_db
 

@@ -31,7 +31,7 @@ from tests.unit.deploy.test_doctor import only, said
 from tests.waiting import eventually
 from transferapi.config import load
 from transferapi.rest.metrics import exposition
-from transferapi.rest.metrics.front_certificate import FrontCertificateWatch, NoCertificateError, certificate_of
+from transferapi.rest.metrics.certificates import FrontCertificateWatch, NoCertificateError, certificate_of
 
 pytestmark = [pytest.mark.nginx, pytest.mark.django_db(transaction=True)]
 SITE = "data.example.org"
@@ -257,14 +257,14 @@ def test_the_metric_is_that_of_the_certificate_which_clients_see(
     at_front.reload()
     # It is asked once in five minutes.
     assert (metric(client, "front_certificate_expires_seconds") or 0) <= 9 * 86400
-    monkeypatch.setattr("transferapi.rest.metrics.front_certificate.INTERVAL", 0)
+    monkeypatch.setattr("transferapi.rest.metrics.certificates.INTERVAL", 0)
     eventually(lambda: (metric(client, "front_certificate_expires_seconds") or 0) > 80 * 86400)
 
 
 def test_a_front_server_that_is_away_is_a_metric_and_its_certificate_stays_known(
     at_front: Nginx, web: int, client: Client, settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("transferapi.rest.metrics.front_certificate.INTERVAL", 0)
+    monkeypatch.setattr("transferapi.rest.metrics.certificates.INTERVAL", 0)
     given = {"FRONT_MODE": "tls", "FRONT_SECRET": "", "REQUEST_SECONDS": "60", "WEB": f"127.0.0.1:{web}"}
     second = Nginx.of_the_product(free_port(), **given)
     renew(second.folder / "tls")
@@ -282,7 +282,7 @@ def test_a_front_server_that_is_away_is_a_metric_and_its_certificate_stays_known
 def test_no_scrape_waits_for_a_front_server_that_hangs(
     at_front: Nginx, client: Client, settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("transferapi.rest.metrics.front_certificate.FIRST_LOOK", 0.05)
+    monkeypatch.setattr("transferapi.rest.metrics.certificates.FIRST_LOOK", 0.05)
     with closing(socket.create_server(("127.0.0.1", 0))) as silent:
         settings.FRONT_TLS = f"127.0.0.1:{silent.getsockname()[1]}"
         assert metric(client, "database_answers") == 1

@@ -28,9 +28,9 @@ from deploy.stack.redis import Redis
 from tests.integration.web.web_server import web_server
 from tests.waiting import eventually
 from transferapi.config import CHECKOUT, load
-from transferapi.rest.health import paths
-from transferapi.rest.health.checks import CHECKS
-from transferapi.rest.health.probes import Prober
+from transferapi.rest import health
+from transferapi.rest.health import Prober
+from transferapi.rest.health_checks import CHECKS
 from transferapi.tasks.models import WorkerProcess
 from transferapi.tasks.upkeep import rounds, worker_processes
 
@@ -40,7 +40,7 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("
 @pytest.fixture(autouse=True)
 def _fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     """No test sees the findings of another one."""
-    monkeypatch.setattr(paths, "_prober", Prober(CHECKS))
+    monkeypatch.setattr(health, "_prober", Prober(CHECKS))
 
 
 @pytest.fixture

@@ -42,8 +42,8 @@ from tests.store_connections import close_connections
 from tests.waiting import children_of, eventually
 from transferapi.config import ConfigError, load
 from transferapi.rest.metrics import exposition
+from transferapi.rest.metrics.exposition import Sampler
 from transferapi.rest.metrics.families import FAMILIES, OF_DATABASE
-from transferapi.rest.metrics.sampler import Sampler
 from transferapi.tasks.models import Tally
 from transferapi.tasks.records import FaultedItem, FoundFile, SettledFile, Settlement
 from transferapi.tasks.upkeep import figures, rounds, tallies, worker_processes

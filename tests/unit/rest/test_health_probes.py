@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from tests.waiting import eventually
-from transferapi.rest.health import probes
-from transferapi.rest.health.probes import Prober
+from transferapi.rest import health
+from transferapi.rest.health import Prober
 
 
 class Hanging:
@@ -59,7 +59,7 @@ def test_a_result_counts_for_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
     for _ in range(50):
         prober.findings(["one"])
     assert len(calls) == 1
-    monkeypatch.setattr(probes, "FRESH", 0.0)
+    monkeypatch.setattr(health, "FRESH", 0.0)
     prober.findings(["one"])
     assert len(calls) == 2
 
@@ -91,17 +91,17 @@ def test_a_flood_of_requests_waits_for_one_thread_once(hanging: Hanging) -> None
 def test_a_hanging_check_is_started_again_but_not_without_end(
     hanging: Hanging, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(probes, "AGAIN", 0.0)
+    monkeypatch.setattr(health, "AGAIN", 0.0)
     prober = Prober({"hanging": hanging})
     before = len(names())
     for _ in range(10):
         prober.findings(["hanging"], timeout=0.0)
-    assert len(names()) - before <= probes.MOST
-    eventually(lambda: hanging.calls == probes.MOST)
+    assert len(names()) - before <= health.MOST
+    eventually(lambda: hanging.calls == health.MOST)
 
 
 def test_a_newer_connection_that_works_counts_while_an_older_one_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(probes, "AGAIN", 0.0)
+    monkeypatch.setattr(health, "AGAIN", 0.0)
     first, calls = threading.Event(), []
 
     def check() -> str:

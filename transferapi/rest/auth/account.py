@@ -1,4 +1,8 @@
-"""A user's API tokens, certificate subjects and linked identities: the ways to sign in besides the password."""
+"""A user's credentials besides the password, and the open sessions of the pages.
+
+API tokens, certificate subjects, linked identities and ssh keys are added and removed; passkeys and sessions of the
+pages are listed and ended. A browser alone can add a passkey.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +13,13 @@ from rest_framework.permissions import IsAuthenticated
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from identity import certificate_subjects, sign_in_proof, tokens
+from endpoints import registry
+from endpoints.permissions import Permission
+from identity import certificate_subjects, passkeys, sessions, sign_in_proof, ssh_keys, tokens
 from identity import linked_identities as linked
+from identity.models import User
 from identity.sign_in_proof import SignInProof
+from identity.ssh_public_keys import checked
 from transferapi.rest.http.authentication import Certified, HasScope, NotByApplication, RecentSignIn
 from transferapi.rest.http.base import View, result
 from transferapi.rest.http.client_certificates import subject_of
@@ -128,3 +136,61 @@ def _lifetime(seconds: int | None) -> timedelta | None:
     if seconds is not None and not 1 <= seconds <= most:
         raise BadRequest(f"expires_in: it is a number of seconds from 1 to {most}")
     return None if seconds is None else timedelta(seconds=seconds)
+
+
+class Passkeys(AccountView):
+    @description.operation("List your passkeys", answer="passkey_list")
+    def get(self, request: Request) -> Response:
+        return Response(documents.PASSKEY_LIST.of(passkeys.of(self.user)))
+
+
+class PasskeyDetail(AccountView):
+    @description.operation("Sign in by this passkey no more", answer="result")
+    def delete(self, request: Request, passkey: str) -> Response:
+        passkeys.remove(self.user, passkey)
+        return result(request, "Deleted", "The passkey is removed")
+
+
+class Sessions(AccountView):
+    @description.operation("List your open sessions of the pages", answer="session_list")
+    def get(self, request: Request) -> Response:
+        found = sessions.open_sessions(self.user, request._request.session.session_key or "")
+        return Response(documents.SESSION_LIST.of(found))
+
+
+class SessionDetail(AccountView):
+    @description.operation("End a session of the pages", answer="result")
+    def delete(self, request: Request, session: str) -> Response:
+        sessions.end(self.user, session)
+        return result(request, "Deleted", "The session has ended")
+
+
+class SshKeys(WaysInView):
+    @description.operation("List your ssh keys", answer="ssh_key_list")
+    def get(self, request: Request) -> Response:
+        return Response(documents.SSH_KEY_LIST.of(ssh_keys.list_of(self.user)))
+
+    @description.operation(
+        "Sign in to the ssh shell by this key from now on", body="ssh_key", answer="ssh_key", status=201
+    )
+    def post(self, request: Request) -> Response:
+        given = documents.SSH_KEY_REQUEST.read(request.data)
+        restrictions = checked(given["commands"], _endpoints(self.user, given["endpoints"]))
+        key = ssh_keys.add(self.user, given["public_key"], given["label"] or "", restrictions, given["expire_time"])
+        return Response(documents.SSH_KEY.document(key), status=201)
+
+
+class SshKeyDetail(AccountView):
+    """The key is named by its id or by its fingerprint, which may hold slashes."""
+
+    @description.operation("Sign in by this ssh key no more", answer="result")
+    def delete(self, request: Request, key: str) -> Response:
+        ssh_keys.remove(self.user, key)
+        return result(request, "Deleted", "The ssh key is removed")
+
+
+def _endpoints(user: User, refs: list[str] | None) -> list[str] | None:
+    """Raises EndpointNotFoundError."""
+    if refs is None:
+        return None
+    return [str(registry.resolve(user, ref, Permission.VIEW).pk) for ref in refs]

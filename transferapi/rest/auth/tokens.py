@@ -1,4 +1,7 @@
-"""The OAuth2 token endpoints: issue, revoke, introspect and validate (RFC 6749, 7009, 7662)."""
+"""The OAuth2 token endpoints: issue, revoke, introspect and validate (RFC 6749, 7009, 7662).
+
+Requests are bounded forms (application/x-www-form-urlencoded), read without cookies and sessions.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import logging
 from collections.abc import Callable
 from functools import wraps
 from typing import Any
+from urllib.parse import parse_qsl
 
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.views.decorators.csrf import csrf_exempt
@@ -15,8 +19,15 @@ from oauth2_provider.models import Application
 
 from identity.provider import clients, introspection, issue, server
 from identity.provider.server import TokenResponse
-from transferapi.rest.http import oauth_forms, rate_limit
-from transferapi.rest.http.errors import ApiError, TooManyRequests, request_id
+from transferapi.rest.http import rate_limit
+from transferapi.rest.http.errors import (
+    ApiError,
+    BadRequest,
+    RequestTooLarge,
+    TooManyRequests,
+    UnsupportedMediaType,
+    request_id,
+)
 from transferapi.rest.http.trusted_proxies import address_of
 
 log = logging.getLogger(__name__)
@@ -38,7 +49,7 @@ def _endpoint(answer: Callable[[Form, str], TokenResponse]) -> Callable[[HttpReq
         headers = dict(_HEADERS)
         try:
             rate_limit.check(rate_limit.take(None, address_of(request)))
-            found = answer(oauth_forms.read(request), request.headers.get("Authorization", ""))
+            found = answer(read(request), request.headers.get("Authorization", ""))
         except TooManyRequests as error:
             found = TokenResponse(429, {"error": "temporarily_unavailable", "error_description": error.message})
             headers["Retry-After"] = str(error.retry_after)
@@ -124,3 +135,24 @@ def validate(fields: dict[str, str], application: Application) -> TokenResponse:
     if "token" not in fields:
         return _NO_TOKEN
     return TokenResponse(200, {"active": introspection.is_active(fields["token"], application)})
+
+
+#: The longest forms of OAuth2 hold some tokens and scopes.
+MAX_BYTES = 64 * 1024
+MAX_FIELDS = 100
+_TYPE = "application/x-www-form-urlencoded"
+
+
+def read(request: HttpRequest) -> list[tuple[str, str]]:
+    """The fields, in order; a name may occur twice. Raises BadRequest, RequestTooLarge, UnsupportedMediaType."""
+    length = int(request.META.get("CONTENT_LENGTH") or 0)
+    if length > MAX_BYTES:
+        raise RequestTooLarge(f"A form has at most {MAX_BYTES} octets")
+    if length and request.content_type != _TYPE:
+        raise UnsupportedMediaType(f"Expected a form, as {_TYPE}")
+    try:
+        return parse_qsl(
+            request.read(MAX_BYTES).decode(), keep_blank_values=True, errors="strict", max_num_fields=MAX_FIELDS
+        )
+    except ValueError:
+        raise BadRequest("The form is malformed") from None

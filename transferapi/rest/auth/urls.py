@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import URLPattern, path
 
-from . import account, clients, discovery, identities, sessions, ssh_keys, tokens
+from . import account, clients, discovery, identities, tokens
 
 C = "v2/api/clients/<str:client>"
 IDENTITIES = "v2/api/identities"
@@ -21,12 +21,12 @@ urlpatterns: list[URLPattern] = [
     path("v2/api/certificate_subjects/<str:subject>", account.CertificateSubjectDetail.as_view()),
     path("v2/api/linked_identities", account.LinkedIdentities.as_view()),
     path("v2/api/linked_identities/<str:identity>", account.LinkedIdentityDetail.as_view()),
-    path("v2/api/ssh_keys", ssh_keys.SshKeys.as_view()),
-    path("v2/api/ssh_keys/<path:key>", ssh_keys.SshKeyDetail.as_view()),
-    path("v2/api/passkeys", sessions.Passkeys.as_view()),
-    path("v2/api/passkeys/<str:passkey>", sessions.PasskeyDetail.as_view()),
-    path("v2/api/sessions", sessions.Sessions.as_view()),
-    path("v2/api/sessions/<str:session>", sessions.SessionDetail.as_view()),
+    path("v2/api/ssh_keys", account.SshKeys.as_view()),
+    path("v2/api/ssh_keys/<path:key>", account.SshKeyDetail.as_view()),
+    path("v2/api/passkeys", account.Passkeys.as_view()),
+    path("v2/api/passkeys/<str:passkey>", account.PasskeyDetail.as_view()),
+    path("v2/api/sessions", account.Sessions.as_view()),
+    path("v2/api/sessions/<str:session>", account.SessionDetail.as_view()),
     path("v2/oauth2/token/revoke", tokens.revoke),
     path("v2/oauth2/token/introspect", tokens.introspect),
     path("v2/oauth2/token/validate", tokens.validate),

@@ -1,31 +1,98 @@
-"""The answer to a scrape, in the text format of Prometheus (version 0.0.4)."""
+"""The answer to a scrape, in the text format of Prometheus (version 0.0.4).
+
+The figures of the database are read by one thread at a time, and kept for some seconds: however often somebody scrapes,
+the database is asked once in FRESH seconds. A database that hangs keeps one thread; it is asked again by another one
+after AGAIN, because a connection may hang for ever while new ones work, and never by more than MOST.
+"""
 
 from __future__ import annotations
 
 import platform
+import threading
 import time
 from collections.abc import Callable, Iterator
 from itertools import accumulate
 from urllib.parse import urlsplit
 
 from django.conf import settings
+from django.db import connections
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 from prometheus_client.registry import Collector
 
 from transferapi.tasks.upkeep import figures
-from transferapi.tasks.upkeep.figures import Values
+from transferapi.tasks.upkeep.figures import Figures, Values
 from transferapi.version import service_version
 
-from . import certificate, front_certificate
+from . import certificates
 from .families import FAMILIES, OF_DATABASE, Type
-from .sampler import Sampler
 from .shared_counts import BUCKETS, COUNTS
+
+#: Seconds for which figures count, and for which a scrape waits.
+FRESH, SAMPLE_TIMEOUT = 5.0, 2.5
+#: Seconds after which another thread asks, and the most threads.
+AGAIN, MOST = 30.0, 3
+
+#: Figures, and which questions were answered.
+Sample = tuple[Figures, dict[str, bool]]
+
+
+class Sampler:
+    """One for each process."""
+
+    def __init__(self, read: Callable[[], Sample]) -> None:
+        self._read = read
+        self._changed = threading.Condition()
+        self._sample: Sample | None = None
+        #: When its thread began and ended.
+        self._began_at = self._ended_at = float("-inf")
+        #: When its running threads began.
+        self._running: list[float] = []
+
+    def sample(self, timeout: float = SAMPLE_TIMEOUT) -> Sample | None:
+        """The figures, not older than FRESH seconds; None where the database gave none in `timeout` seconds."""
+        until = time.monotonic() + timeout
+        with self._changed:
+            self._start_if_due()
+            while (
+                not self._is_fresh()
+                and self._running
+                # One that has been running for longer is not waited for: the threads of the web server would be.
+                and time.monotonic() - self._running[-1] < timeout
+                and (left := until - time.monotonic()) > 0
+            ):
+                self._changed.wait(left)
+            return self._sample if self._is_fresh() else None
+
+    def _is_fresh(self) -> bool:
+        return time.monotonic() - self._ended_at < FRESH
+
+    def _start_if_due(self) -> None:
+        now = time.monotonic()
+        if self._is_fresh() or (self._running and (now - self._running[-1] < AGAIN or len(self._running) >= MOST)):
+            return
+        self._running.append(now)
+        threading.Thread(target=self._run, args=(now,), name="metrics", daemon=True).start()
+
+    def _run(self, began: float) -> None:
+        sample = None
+        try:
+            sample = self._read()
+        finally:
+            connections.close_all()
+            with self._changed:
+                self._running.remove(began)
+                # An older thread that ends late knows less. A failure counts for a while, too: a flood of scrapes
+                # makes no flood of connections.
+                if began > self._began_at:
+                    self._sample, self._began_at, self._ended_at = sample, began, time.monotonic()
+                self._changed.notify_all()
+
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 _sampler = Sampler(figures.read)
-_front = front_certificate.FrontCertificateWatch()
+_front = certificates.FrontCertificateWatch()
 #: Seconds for Redis, and for a scrape.
 REDIS_TIMEOUT, TIMEOUT = 1.2, 2.8
 
@@ -62,7 +129,7 @@ def _of_web() -> Iterator[Metric]:
     yield _family("redis_round_trips", {(): sums.redis})
     yield _family("database_disk_full", {(): sums.disk_full})
     yield _family("build_info", {(service_version(), platform.python_version()): 1.0})
-    left = certificate.seconds_left(settings.TLS_CERTIFICATE)
+    left = certificates.seconds_left(settings.TLS_CERTIFICATE)
     yield _family("certificate_expires_seconds", {} if left is None else {(): left})
     yield from _of_front()
     declared = FAMILIES["request_seconds"]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from transferapi.rest.admin import documents as admin
+from transferapi.rest import admin_documents as admin
+from transferapi.rest import connect_documents as connect
+from transferapi.rest import group_documents as groups
+from transferapi.rest import timer_documents as timers
 from transferapi.rest.auth import account_documents
 from transferapi.rest.auth import documents as auth
-from transferapi.rest.connect import documents as connect
-from transferapi.rest.groups import documents as groups
 from transferapi.rest.push import documents as push
-from transferapi.rest.timers import documents as timers
 from transferapi.rest.transfer import activation_documents as activation
 from transferapi.rest.transfer import bookmark_documents as bookmarks
 from transferapi.rest.transfer import endpoint_documents as endpoints

@@ -1,4 +1,4 @@
-"""The resources of SCIM. The services in `identity.scim` decide what a directory may see and change.
+"""The resources of SCIM, below `/scim/v2/`. The services in `identity.scim` decide what a directory may see and change.
 
 Each request is authenticated and counted before its body is read. The audit log names the directory as the actor.
 """
@@ -11,6 +11,7 @@ from functools import partial
 from typing import IO, Any, cast
 
 from django.http import HttpRequest, HttpResponse
+from django.urls import URLPattern, path
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.debug import sensitive_variables
 from rest_framework.exceptions import AuthenticationFailed, MethodNotAllowed
@@ -19,14 +20,7 @@ from identity import call_origin
 from identity.models import Group, ScimClient
 from identity.scim import clients, groups, users
 from transferapi.rest.http import json_documents, rate_limit
-from transferapi.rest.http.errors import (
-    TOKEN_HEADER,
-    ApiError,
-    NotFound,
-    UnsupportedMediaType,
-    headers_of,
-    request_id,
-)
+from transferapi.rest.http.errors import TOKEN_HEADER, ApiError, NotFound, UnsupportedMediaType, headers_of, request_id
 from transferapi.rest.http.parsing import StrictJSONParser
 from transferapi.rest.http.trusted_proxies import address_of
 from transferapi.rest.maintenance import MaintenanceMode
@@ -238,3 +232,17 @@ one_user = resource(get=_user, put=_put_user, patch=_patch_user, delete=_no_user
 all_groups = resource(get=_groups, post=_new_group)
 one_group = resource(get=_group, put=_put_group, patch=_patch_group, delete=_no_group)
 nowhere = resource(get=_nowhere, post=_nowhere, put=_nowhere, patch=_nowhere, delete=_nowhere)
+
+
+urlpatterns: list[URLPattern] = [
+    path("scim/v2/ServiceProviderConfig", service_provider_config),
+    path("scim/v2/ResourceTypes", resource_types),
+    path("scim/v2/ResourceTypes/<str:ref>", resource_types),
+    path("scim/v2/Schemas", schemas),
+    path("scim/v2/Schemas/<str:ref>", schemas),
+    path("scim/v2/Users", all_users),
+    path("scim/v2/Users/<str:ref>", one_user),
+    path("scim/v2/Groups", all_groups),
+    path("scim/v2/Groups/<str:ref>", one_group),
+    path("scim/v2/<path:ref>", nowhere),
+]

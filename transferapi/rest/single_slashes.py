@@ -8,7 +8,7 @@ from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from django.urls import Resolver404, resolve
 
-from transferapi.rest.middleware import Middleware
+from .middleware import Middleware
 
 _DOUBLED = re.compile("/{2,}")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from django.urls import URLPattern, path
 from django.views.decorators.debug import sensitive_variables
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -14,10 +15,10 @@ from endpoints.connect.presence import presence_of
 from endpoints.connect.program import program
 from endpoints.connect.setup import AgentVersion
 from identity.hidden import Secret
-from transferapi.rest.http.base import View, result
-from transferapi.rest.openapi import description
 
-from . import documents
+from . import connect_documents
+from .http.base import View, result
+from .openapi import description
 
 
 class _OpenView(View):
@@ -35,17 +36,17 @@ class SetUp(_OpenView):
     )
     @sensitive_variables()
     def post(self, request: Request) -> Response:
-        given = documents.SETUP_REQUEST.read(request.data)
+        given = connect_documents.SETUP_REQUEST.read(request.data)
         issued = setup.set_up(Secret(given["secret"]), given["request"], _program(given))
-        return Response(documents.CERTIFICATE.document(issued))
+        return Response(connect_documents.CERTIFICATE.document(issued))
 
 
 class Renew(_OpenView):
     @description.operation("Renew the certificate of an agent", body="agent_renewal", answer="agent_certificate")
     def post(self, request: Request) -> Response:
-        given = documents.RENEW_REQUEST.read(request.data)
+        given = connect_documents.RENEW_REQUEST.read(request.data)
         issued = setup.renew(given["chain"], given["signature"], _program(given))
-        return Response(documents.CERTIFICATE.document(issued))
+        return Response(connect_documents.CERTIFICATE.document(issued))
 
 
 class Version(_OpenView):
@@ -53,7 +54,7 @@ class Version(_OpenView):
 
     @description.operation("The program of agents that this service offers", answer="agent_program")
     def get(self, request: Request) -> Response:
-        return Response(documents.PROGRAM.document(program()))
+        return Response(connect_documents.PROGRAM.document(program()))
 
 
 class NewSetupKey(View):
@@ -61,7 +62,7 @@ class NewSetupKey(View):
     @sensitive_variables()
     def post(self, request: Request, endpoint: str) -> Response:
         key = setup_keys.new_key(self.user, endpoint)
-        return documents.SETUP_KEY_CREATED.answer(
+        return connect_documents.SETUP_KEY_CREATED.answer(
             request, globus_connect_setup_key=key.text.value, expire_time=key.expires_at.isoformat()
         )
 
@@ -70,8 +71,8 @@ class AgentDetail(View):
     @description.operation("Show the agent of a personal endpoint", answer="agent")
     def get(self, request: Request, endpoint: str) -> Response:
         found = agents.of(self.user, endpoint)
-        shown = documents.ShownAgent(found, presence_of([found.endpoint_id])[found.endpoint_id])
-        return Response(documents.AGENT.document(shown))
+        shown = connect_documents.ShownAgent(found, presence_of([found.endpoint_id])[found.endpoint_id])
+        return Response(connect_documents.AGENT.document(shown))
 
     @description.operation("Revoke the agent of a personal endpoint", answer="result")
     def delete(self, request: Request, endpoint: str) -> Response:
@@ -81,3 +82,14 @@ class AgentDetail(View):
 
 def _program(given: Mapping[str, Any]) -> AgentVersion:
     return AgentVersion(given["version"] or "", given["platform"] or "")
+
+
+E = "v0.10/endpoint/<str:endpoint>"
+
+urlpatterns: list[URLPattern] = [
+    path("connect/setup", SetUp.as_view()),
+    path("connect/renew", Renew.as_view()),
+    path("connect/version", Version.as_view()),
+    path(f"{E}/setup_key", NewSetupKey.as_view()),
+    path(f"{E}/agent", AgentDetail.as_view()),
+]

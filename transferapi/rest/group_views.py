@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator, Mapping
 
+from django.urls import path
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -13,13 +14,13 @@ from identity.group_memberships import MembershipAction, MembershipVerb
 from identity.groups import GroupNotFoundError, GroupRole, MembershipContext, MembershipStatus, Policies
 from identity.models import User
 from identity.provider import identities, scopes
-from transferapi.rest.http.base import View
-from transferapi.rest.http.errors import BadRequest, NotFound
-from transferapi.rest.http.parsing import Document, parse_id
-from transferapi.rest.openapi import description
 from transferapi.tasks.options import NOT_SUPPORTED
 
-from . import documents
+from . import group_documents
+from .http.base import View
+from .http.errors import BadRequest, NotFound
+from .http.parsing import Document, parse_id
+from .openapi import description
 
 _INCLUDES = ("memberships", "my_memberships", "policies", "allowed_actions", "child_ids")
 
@@ -46,7 +47,7 @@ def _words(request: Request, name: str, known: tuple[str, ...]) -> list[str]:
 
 def _policies(value: object, where: str = "") -> Policies:
     """Raises BadRequest. A client that asks for a group of high assurance must know that this service has none."""
-    given = documents.POLICIES_REQUEST.read(value, where)
+    given = group_documents.POLICIES_REQUEST.read(value, where)
     if given.pop("is_high_assurance"):
         raise BadRequest("is_high_assurance: there are no such groups", NOT_SUPPORTED)
     del given["authentication_assurance_timeout"]
@@ -55,11 +56,11 @@ def _policies(value: object, where: str = "") -> Policies:
 
 def _answer(user: User, request: Request, context: MembershipContext, status: int = 200) -> Response:
     wanted = set(_words(request, "include", _INCLUDES))
-    document = documents.GROUP.document(context)
+    document = group_documents.GROUP.document(context)
     if "memberships" in wanted:
-        document["memberships"] = [documents.MEMBERSHIP.document(row) for row in groups.members(context)]
+        document["memberships"] = [group_documents.MEMBERSHIP.document(row) for row in groups.members(context)]
     if "allowed_actions" in wanted:
-        document["allowed_actions"] = documents.allowed_actions(user, context)
+        document["allowed_actions"] = group_documents.allowed_actions(user, context)
     if "child_ids" in wanted:
         document["child_ids"] = []
     return Response(document, status=status)
@@ -68,7 +69,7 @@ def _answer(user: User, request: Request, context: MembershipContext, status: in
 class GroupList(GroupsView):
     @description.operation("Make a group", body="group", answer="group", status=201)
     def post(self, request: Request) -> Response:
-        given = documents.GROUP_REQUEST.read(request.data)
+        given = group_documents.GROUP_REQUEST.read(request.data)
         if given["parent_id"] is not None:
             raise BadRequest("parent_id: there are no groups in groups", NOT_SUPPORTED)
         policies = given["policies"]
@@ -86,7 +87,7 @@ class MyGroups(GroupsView):
     @description.operation("List the groups that you are in", answer="group", many=True, query="statuses")
     def get(self, request: Request) -> Response:
         statuses = _words(request, "statuses", tuple(MembershipStatus)) or [MembershipStatus.ACTIVE]
-        return Response([documents.GROUP.document(context) for context in groups.mine(self.user, statuses)])
+        return Response([group_documents.GROUP.document(context) for context in groups.mine(self.user, statuses)])
 
 
 class Statuses(GroupsView):
@@ -102,22 +103,22 @@ class GroupDetail(GroupsView):
 
     @description.operation("Change a group", body="group_change", answer="group", query="include")
     def put(self, request: Request, group: str) -> Response:
-        document = documents.GROUP_CHANGE.open(request.data)
+        document = group_documents.GROUP_CHANGE.open(request.data)
         if document.has("subscription_admin_verified_id"):
             raise BadRequest("subscription_admin_verified_id: there are no subscriptions", NOT_SUPPORTED)
-        given = documents.GROUP_CHANGE.values(document)
+        given = group_documents.GROUP_CHANGE.values(document)
         terms = given.pop("terms_and_conditions")
         context = groups.update(self.user, group_id(group), terms=terms, **given)
         return _answer(self.user, request, context)
 
     @description.operation("Delete a group", answer="group")
     def delete(self, request: Request, group: str) -> Response:
-        return Response(documents.GROUP.document(groups.delete(self.user, group_id(group))))
+        return Response(group_documents.GROUP.document(groups.delete(self.user, group_id(group))))
 
     @description.operation("Let people in and send them away", body="group_actions", answer="group_actions_result")
     def post(self, request: Request, group: str) -> Response:
         outcomes = group_memberships.act(self.user, group_id(group), list(_actions(Document(request.data))))
-        return Response(documents.outcomes(outcomes))
+        return Response(group_documents.outcomes(outcomes))
 
 
 def _actions(document: Document) -> Iterator[MembershipAction]:
@@ -145,12 +146,12 @@ def _membership_fields(document: Document) -> Mapping[str, object]:
 class GroupPolicies(GroupsView):
     @description.operation("Show who may see and join a group", answer="group_policies")
     def get(self, request: Request, group: str) -> Response:
-        return Response(documents.POLICIES.document(groups.get(self.user, group_id(group)).group))
+        return Response(group_documents.POLICIES.document(groups.get(self.user, group_id(group)).group))
 
     @description.operation("Say who may see and join a group", body="group_policies", answer="group_policies")
     def put(self, request: Request, group: str) -> Response:
         context = groups.set_policies(self.user, group_id(group), _policies(request.data))
-        return Response(documents.POLICIES.document(context.group))
+        return Response(group_documents.POLICIES.document(context.group))
 
 
 class GroupChildren(GroupsView):
@@ -163,7 +164,7 @@ class GroupChildren(GroupsView):
 class MembershipFields(GroupsView):
     @description.operation("Show the fields that you have filled in for a group", answer="membership_fields")
     def get(self, request: Request, group: str) -> Response:
-        return Response(documents.membership_fields(groups.get(self.user, group_id(group))))
+        return Response(group_documents.membership_fields(groups.get(self.user, group_id(group))))
 
     @description.operation(
         "Fill in the fields of a group about yourself", body="membership_fields", answer="membership_fields"
@@ -172,7 +173,7 @@ class MembershipFields(GroupsView):
         given = _of_one_identity(request, self.user).fields
         if not given:
             return self.get(request, group)
-        return Response(documents.membership_fields(groups.set_fields(self.user, group_id(group), given)))
+        return Response(group_documents.membership_fields(groups.set_fields(self.user, group_id(group), given)))
 
 
 class Preferences(GroupsView):
@@ -211,3 +212,19 @@ class SubscriptionVerified(GroupsView):
     def put(self, request: Request, group: str) -> Response:
         groups.get(self.user, group_id(group))
         raise NotFound("There is no such subscription: this service has none")
+
+
+G = "v2/groups/<str:group>"
+
+urlpatterns = [
+    path("v2/groups", GroupList.as_view()),
+    path("v2/groups/my_groups", MyGroups.as_view()),
+    path("v2/groups/statuses", Statuses.as_view()),
+    path(G, GroupDetail.as_view()),
+    path(f"{G}/policies", GroupPolicies.as_view()),
+    path(f"{G}/children", GroupChildren.as_view()),
+    path(f"{G}/membership_fields", MembershipFields.as_view()),
+    path(f"{G}/subscription_admin_verified", SubscriptionVerified.as_view()),
+    path("v2/preferences", Preferences.as_view()),
+    path("v2/subscription_info/<str:subscription>", SubscriptionInfo.as_view()),
+]

@@ -5,13 +5,14 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from transferapi.rest.openapi import types as t
-from transferapi.rest.openapi.document_types import Always, Field, RequestDocument, ResponseDocument, part, wrapped
-from transferapi.rest.transfer.submission_documents import TRANSFER_OF_TIMER
 from transferapi.tasks.states import Phase
 from transferapi.timers import schedule, services
 from transferapi.timers.models import Timer
 from transferapi.timers.schedule import MAX_INTERVAL, MAX_ITERATIONS, MIN_INTERVAL
+
+from .openapi import types as t
+from .openapi.document_types import Always, Field, RequestDocument, ResponseDocument, part, wrapped
+from .transfer.submission_documents import TRANSFER_OF_TIMER
 
 #: Older clients see by it that the timer submits a transfer. Nobody calls it.
 _TRANSFER = "https://actions.automate.globus.org/transfer/transfer/run"

@@ -10,8 +10,9 @@ from identity import shown_names as shown_identity
 from identity.group_memberships import MAX_ACTIONS, ActionRefusal, ActionResult, MembershipVerb
 from identity.groups import SIGNUP_FIELDS, GroupRole, MembershipContext, MembershipStatus
 from identity.models import Group, Membership, User
-from transferapi.rest.openapi import types as t
-from transferapi.rest.openapi.document_types import (
+
+from .openapi import types as t
+from .openapi.document_types import (
     Always,
     Field,
     OtherRequest,

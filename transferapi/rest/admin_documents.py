@@ -5,17 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from identity.models import AuditEvent, Invitation, User
-from transferapi.rest.openapi import types as t
-from transferapi.rest.openapi.common import LENGTH, ActionDocument
-from transferapi.rest.openapi.document_types import (
-    AsJson,
-    Field,
-    ListDocument,
-    RequestDocument,
-    ResponseDocument,
-    each,
-    optional,
-)
+
+from .openapi import types as t
+from .openapi.common import LENGTH, ActionDocument
+from .openapi.document_types import AsJson, Field, ListDocument, RequestDocument, ResponseDocument, each, optional
 
 _EMAIL = Field[Any]("email", t.about("e-mail address; empty: none", t.TEXT), example="alice@example.org")
 _FULL_NAME = Field[User]("full_name", t.TEXT, AsJson(lambda user: user.get_full_name()), example="Alice Doe")

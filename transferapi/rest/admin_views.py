@@ -7,23 +7,24 @@ from typing import Any
 
 from django.http import StreamingHttpResponse
 from django.http.response import HttpResponseBase
+from django.urls import URLPattern, path
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from identity import audit_export, deactivation, sessions, sign_up, users
 from identity.audit_export import FORMATS, MAX_PAGE, Selection
 from identity.users import UserDetails
-from transferapi.rest.auth import account_documents
-from transferapi.rest.auth.account import AccountView
-from transferapi.rest.http.authentication import RecentSignIn
-from transferapi.rest.http.base import result
-from transferapi.rest.http.errors import BadRequest
-from transferapi.rest.http.long_answers import paced
-from transferapi.rest.http.parsing import parse_id
-from transferapi.rest.openapi import description
-from transferapi.rest.openapi.types import wire_time
 
-from . import documents
+from . import admin_documents
+from .auth import account_documents
+from .auth.account import AccountView
+from .http.authentication import RecentSignIn
+from .http.base import result
+from .http.errors import BadRequest
+from .http.long_answers import paced
+from .http.parsing import parse_id
+from .openapi import description
+from .openapi.types import wire_time
 
 #: Users of one page, and where the last page may begin.
 MAX_USERS, MAX_OFFSET = 500, 1_000_000
@@ -37,13 +38,13 @@ class Users(AccountView):
         text = request.query_params.get("text", "")[:150]
         active = {"1": True, "0": False}.get(request.query_params.get("is_active", ""))
         rows, total = users.listed(self.user, text, active=active, offset=offset, limit=limit)
-        return Response(documents.USER_LIST.of(rows, total=total))
+        return Response(admin_documents.USER_LIST.of(rows, total=total))
 
     @description.operation("Make a user, for staff", body="user", answer="user", status=201)
     def post(self, request: Request) -> Response:
-        given = documents.USER_REQUEST.read(request.data)
+        given = admin_documents.USER_REQUEST.read(request.data)
         row = users.add(given["username"], _details(given), self.user)
-        return Response(documents.USER.document(row), status=201)
+        return Response(admin_documents.USER.document(row), status=201)
 
 
 class UserDetail(AccountView):
@@ -53,14 +54,14 @@ class UserDetail(AccountView):
 
     @description.operation("Show a user, for staff", answer="user")
     def get(self, request: Request, identity: str) -> Response:
-        return Response(documents.USER.document(deactivation.find(self.user, identity)))
+        return Response(admin_documents.USER.document(deactivation.find(self.user, identity)))
 
     @description.operation("Change a user, for staff", body="user_change", answer="user")
     def put(self, request: Request, identity: str) -> Response:
-        given = documents.USER_CHANGE.read(request.data)
+        given = admin_documents.USER_CHANGE.read(request.data)
         row = deactivation.find(self.user, identity)
         users.change(row, _details(given), self.user)
-        return Response(documents.USER.document(row))
+        return Response(admin_documents.USER.document(row))
 
     @description.operation("Delete a deactivated user, for staff", answer="result")
     def delete(self, request: Request, identity: str) -> Response:
@@ -80,7 +81,7 @@ class UserActivity(AccountView):
     @description.operation("Deactivate or activate a user, for staff", answer="user")
     def post(self, request: Request, identity: str) -> Response:
         act = deactivation.activate if self.active else deactivation.deactivate
-        return Response(documents.USER.document(act(self.user, deactivation.find(self.user, identity))))
+        return Response(admin_documents.USER.document(act(self.user, deactivation.find(self.user, identity))))
 
 
 class UserSessions(AccountView):
@@ -98,16 +99,16 @@ class UserSessions(AccountView):
 class Invitations(AccountView):
     @description.operation("List the open invitations, for staff", answer="invitation_list")
     def get(self, request: Request) -> Response:
-        return Response(documents.INVITATION_LIST.of(sign_up.list_invitations(self.user)))
+        return Response(admin_documents.INVITATION_LIST.of(sign_up.list_invitations(self.user)))
 
     @description.operation(
         "Make an invitation, for staff", body="invitation", answer="invitation_create_result", status=201
     )
     def post(self, request: Request) -> Response:
-        given = documents.INVITATION_REQUEST.read(request.data)
+        given = admin_documents.INVITATION_REQUEST.read(request.data)
         days = sign_up.INVITATION_DAYS if given["days"] is None else given["days"]
         row, link = sign_up.invite(self.user, given["email"] or "", days)
-        return documents.INVITATION_CREATED.answer(
+        return admin_documents.INVITATION_CREATED.answer(
             request, id=str(row.pk), link=link.value, expire_time=wire_time(row.expires_at)
         )
 
@@ -130,7 +131,7 @@ class Audit(AccountView):
         marker = _number(request, "marker", 0, 2**62) or None
         rows = audit_export.page(self.user, _selection(request), marker, limit)
         following = rows[-1].pk if len(rows) == limit else None
-        return Response(documents.AUDIT_EVENT_LIST.of(rows, next_marker=following))
+        return Response(admin_documents.AUDIT_EVENT_LIST.of(rows, next_marker=following))
 
 
 class AuditExport(AccountView):
@@ -183,3 +184,18 @@ def _number(request: Request, name: str, usual: int, most: int) -> int:
     if not text.isascii() or not text.isdecimal() or len(text) > 19 or int(text) > most:
         raise BadRequest(f"{name}: expected a whole number from 0 to {most}")
     return int(text)
+
+
+U = "v2/api/users/<str:identity>"
+
+urlpatterns: list[URLPattern] = [
+    path("v2/api/users", Users.as_view()),
+    path(U, UserDetail.as_view()),
+    path(f"{U}/deactivate", UserActivity.as_view()),
+    path(f"{U}/activate", UserActivity.as_view(active=True)),
+    path(f"{U}/sessions", UserSessions.as_view()),
+    path("v2/api/invitations", Invitations.as_view()),
+    path("v2/api/invitations/<str:invitation>", InvitationDetail.as_view()),
+    path("v2/api/audit", Audit.as_view()),
+    path("v2/api/audit/export", AuditExport.as_view()),
+]

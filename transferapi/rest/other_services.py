@@ -13,7 +13,7 @@ from typing import Any
 
 from django.http import HttpRequest, JsonResponse
 
-from transferapi.rest.http.errors import request_id
+from .http.errors import request_id
 
 STATUS, CODE = 501, "ServiceNotHere"
 

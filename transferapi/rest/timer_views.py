@@ -7,23 +7,24 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
+from django.urls import path
 from django.utils import timezone
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from identity.provider import scopes
-from transferapi.rest.http.base import LargeBodies
-from transferapi.rest.http.errors import BadRequest
-from transferapi.rest.http.parsing import Document, parse_id, part
-from transferapi.rest.openapi import description
-from transferapi.rest.transfer.submission_views import transfer_request
 from transferapi.tasks.options import NOT_SUPPORTED
 from transferapi.timers import schedule, services
 from transferapi.timers.errors import TimerNotFoundError
 from transferapi.timers.models import Timer
 from transferapi.timers.schedule import Schedule
 
-from . import documents
+from . import timer_documents
+from .http.base import LargeBodies
+from .http.errors import BadRequest
+from .http.parsing import Document, parse_id, part
+from .openapi import description
+from .transfer.submission_views import transfer_request
 
 #: A timer has no submission id: each of its runs gets its own.
 _NO_SUBMISSION = uuid.UUID(int=0)
@@ -83,7 +84,7 @@ class TimerCreate(TimersView):
             plan=_plan(part(asked, "schedule")),
             request=transfer_request(part(asked, "body", "transfer"), _NO_SUBMISSION),
         )
-        return Response({"timer": documents.TIMER.document(timer)}, status=201)
+        return Response({"timer": timer_documents.TIMER.document(timer)}, status=201)
 
 
 class TimerList(TimersView):
@@ -92,7 +93,7 @@ class TimerList(TimersView):
         found = services.all_of(self.user)
         if "desc" in (request.query_params.get("order") or "").lower().split():
             found.reverse()
-        return Response({"jobs": [documents.TIMER_IN_LIST.document(timer) for timer in found]})
+        return Response({"jobs": [timer_documents.TIMER_IN_LIST.document(timer) for timer in found]})
 
     @description.operation("Make a timer, in the older form", body="timer_job", answer="timer", status=201)
     def post(self, request: Request) -> Response:
@@ -108,7 +109,7 @@ class TimerList(TimersView):
                 _older_body(part(part(asked, "callback_body"), "body", "transfer")), _NO_SUBMISSION
             ),
         )
-        return Response(documents.TIMER.document(timer), status=201)
+        return Response(timer_documents.TIMER.document(timer), status=201)
 
 
 def _older_body(asked: Document) -> Document:
@@ -156,18 +157,18 @@ def _seconds(asked: Document) -> int | None:
 class TimerDetail(TimersView):
     @description.operation("Show a timer", answer="timer")
     def get(self, request: Request, timer: str) -> Response:
-        return Response(documents.TIMER.document(services.get(self.user, _id(timer))))
+        return Response(timer_documents.TIMER.document(services.get(self.user, _id(timer))))
 
     @description.operation("Change a timer's name or schedule", body="timer_change", answer="timer")
     def patch(self, request: Request, timer: str) -> Response:
         asked, timer_id = Document(request.data), _id(timer)
         before = services.get(self.user, timer_id)
         changed = services.update(self.user, timer_id, name=asked.text("name"), plan=_changed_plan(asked, before))
-        return Response(documents.TIMER.document(changed))
+        return Response(timer_documents.TIMER.document(changed))
 
     @description.operation("Delete a timer; what it has submitted goes on", answer="timer")
     def delete(self, request: Request, timer: str) -> Response:
-        return Response(documents.TIMER.document(services.delete(self.user, _id(timer))))
+        return Response(timer_documents.TIMER.document(services.delete(self.user, _id(timer))))
 
 
 def _changed_plan(asked: Document, before: Timer) -> Schedule | None:
@@ -190,3 +191,14 @@ class TimerResume(TimersView):
     def post(self, request: Request, timer: str) -> Response:
         found = services.resume(self.user, _id(timer))
         return Response({"message": f"Successfully resumed job {found.pk}."})
+
+
+J = "jobs/<str:timer>"
+
+urlpatterns = [
+    path("v2/timer", TimerCreate.as_view()),
+    path("jobs/", TimerList.as_view()),
+    path(J, TimerDetail.as_view()),
+    path(f"{J}/pause", TimerPause.as_view()),
+    path(f"{J}/resume", TimerResume.as_view()),
+]

@@ -10,9 +10,10 @@ from endpoints.connect.program import AgentProgram
 from endpoints.connect.setup import Issued
 from endpoints.models import Agent
 from endpoints.registry import canonical_name
-from transferapi.rest.openapi import types as t
-from transferapi.rest.openapi.common import ActionDocument
-from transferapi.rest.openapi.document_types import Field, RequestDocument, ResponseDocument, each
+
+from .openapi import types as t
+from .openapi.common import ActionDocument
+from .openapi.document_types import Field, RequestDocument, ResponseDocument, each
 
 _CHAIN = t.about("the certificate and the one that signed it, in PEM", t.TEXT)
 _SECONDS = t.about("Unix time of the service", t.NUMBER)

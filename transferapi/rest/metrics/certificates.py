@@ -1,15 +1,48 @@
-"""When the certificate of the server in front ends, for `/metrics` and `waybill doctor`."""
+"""When certificates end: of this web server, for `/metrics`; of the server in front, for `waybill doctor`, too."""
 
 from __future__ import annotations
 
+import os
 import socket
 import ssl
 import threading
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from cryptography import x509
+
+#: Octets of the file that are read.
+MAX_FILE_OCTETS = 1 << 20
+#: By the file's path: its time, and when its certificate ends, in seconds since 1970; None: it holds none.
+_known: dict[Path, tuple[int, float | None]] = {}
+
+
+def seconds_left(path: Path | None) -> float | None:
+    """Until its end; negative after it. None where there is no such file, or no certificate in it.
+
+    A certificate is parsed once, and again when the file is another one.
+    """
+    if path is None:
+        return None
+    try:
+        with path.open("rb") as file:
+            written = os.fstat(file.fileno()).st_mtime_ns
+            if _known.get(path, (None,))[0] != written:
+                _known[path] = written, _end(file.read(MAX_FILE_OCTETS))
+    except OSError:
+        return None
+    end = _known[path][1]
+    return None if end is None else end - time.time()
+
+
+def _end(pem: bytes) -> float | None:
+    try:
+        return x509.load_pem_x509_certificate(pem).not_valid_after_utc.timestamp()
+    except ValueError:
+        return None
+
 
 #: Seconds for one look, between two looks, and for which a scrape waits for the first one.
 TIMEOUT, INTERVAL, FIRST_LOOK = 5.0, 300.0, 1.0

@@ -1,1 +1,0 @@
-"""Administration by staff: users, their sessions, invitations, and the audit log. Extensions of ours."""

@@ -1,1 +1,0 @@
-"""The Groups API v2."""

@@ -1,1 +1,0 @@
-"""The Timers API."""
