@@ -40,7 +40,7 @@ class Folders:
         missing.pop()
         if missing:
             made = await self.make_all(missing[::-1])
-        self._remember(path)
+        self.remember(path)
         return made[-1]
 
     async def make_all(self, paths: Sequence[str]) -> Sequence[bool]:
@@ -61,7 +61,8 @@ class Folders:
         """The identity of a file on its server (the Unique fact, RFC 3659 section 7.5.2); "" without that fact."""
         return (await self._control_sessions.stat(side, path or "/")).unique
 
-    def _remember(self, path: str) -> None:
+    def remember(self, path: str) -> None:
+        """Record that this folder exists."""
         if len(self._known) >= MAX_KNOWN:
             self._known = {""}
         self._known.add(path)

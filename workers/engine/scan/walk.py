@@ -168,6 +168,9 @@ class Walk:
         """
         path = self._root.destination or ""
         there = await self._work.control_sessions.answer(Side.DESTINATION, lambda session: session.stat(path or "/"))
+        if isinstance(there, Entry) and there.is_directory:
+            self._folders.remember(path)
+            return False
         if isinstance(there, Fault) and there.kind is Kind.FILE_NOT_FOUND:
             await self._check_listing()
         return await self._folders.make(path)
