@@ -81,3 +81,20 @@ async def test_a_folder_whose_listing_is_long_arrives_whole(way: dict[str, Any])
     assert await one.run() == "SUCCEEDED"
     tree = one.source if one.same_endpoint else one.destination
     assert len(tree.files("/there")) == 3000
+
+
+async def test_a_folder_that_exists_is_not_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where both endpoints may share storage, it has been asked for already: a round trip less."""
+    one = world([("/src/", "/there/", None)], near=True)
+    one.destination.make_directory("/there")
+    made: list[str] = []
+    make_directory = one.destination.make_directory
+
+    def noted(path: str) -> None:
+        made.append(path)
+        make_directory(path)
+
+    monkeypatch.setattr(one.destination, "make_directory", noted)
+    assert await one.run() == "SUCCEEDED"
+    assert "/there/inner" in made
+    assert not {"/there", "/there/"} & set(made)
