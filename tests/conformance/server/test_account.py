@@ -11,6 +11,7 @@ import re
 import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from deploy.stack.free_ports import free_port
 from deploy.stack.places import drop_to
 from endpoints.gridftp.server.peers import own_account, owner_of_peer
 from tests.gridftp.ftp_dialogue import Dialogue, accept, connect, listen, read_all
+from tests.waiting import eventually
 from transferapi.config import CHECKOUT
 
 AS_ANOTHER = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "bash", "-c"]
@@ -68,7 +70,7 @@ def test_one_that_is_closed_already_is_nobodys():
 def test_another_account_is_refused_before_its_first_command(server, folder):
     opened = f"exec 3<>/dev/tcp/127.0.0.1/{server.port}"
     assert as_another(f"{opened}; cat <&3") == "421 Only the account that runs this server is served.\r\n"
-    as_another(f"{opened}; printf 'USER ftp\\r\\nPASS x\\r\\nMKD /theirs\\r\\n' >&3; cat <&3 2>&- || true")
+    as_another(f"trap '' PIPE; {opened}; printf 'USER ftp\\r\\nPASS x\\r\\nMKD /theirs\\r\\n' >&3 2>&- ; cat <&3 2>&- || true")
     assert server.sessions == 0
     assert [path.name for path in folder.iterdir()] == ["file"]
 
@@ -126,6 +128,42 @@ def test_a_client_of_this_account_may_close_as_soon_as_it_has_sent_a_small_file(
                 data.sendall(b"small")
             assert dialogue.outcome().code == 226
     assert {(folder / f"small{number}").read_bytes() for number in range(50)} == {b"small"}
+
+
+def test_a_client_of_this_account_may_close_before_the_server_has_read_stor(server, folder):
+    """It does not wait for 150, and its end of the data connection is closed when the server reads the command."""
+    with Dialogue(server.port) as dialogue:
+        for number in range(20):
+            with connect(dialogue.passive()) as data:
+                # A reply of the server: meanwhile it accepts.
+                assert dialogue.ask("NOOP").code == 200
+                data.sendall(b"small")
+            dialogue.send(f"STOR /early{number}")
+            assert dialogue.outcome().code == 226
+    assert {(folder / f"early{number}").read_bytes() for number in range(20)} == {b"small"}
+
+
+@by_root
+def test_another_account_that_comes_before_the_command_neither_gets_nor_gives_anything(server, folder):
+    with Dialogue(server.port) as dialogue:
+        host, port = dialogue.passive()
+        assert as_another(f"exec 3<>/dev/tcp/{host}/{port}; echo theirs >&3; cat <&3 2>&- || true") == ""
+        dialogue.send("STOR /new")
+        with connect((host, port)) as data:
+            data.sendall(b"ours, too")
+            data.shutdown(socket.SHUT_WR)
+            assert dialogue.outcome().code == 226
+    assert (folder / "new").read_bytes() == b"ours, too"
+
+
+def test_the_threads_and_sockets_of_passive_ports_end_with_them(server):
+    with Dialogue(server.port) as dialogue:
+        before = len(os.listdir("/proc/self/fd"))
+        for _ in range(30):
+            connect(dialogue.passive()).close()
+        assert dialogue.ask("NOOP").code == 200
+        eventually(lambda: len(os.listdir("/proc/self/fd")) < before + 10, seconds=10)
+        eventually(lambda: sum(one.name == "accepting" for one in threading.enumerate()) <= 1, seconds=10)
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import math
 import socket
 from collections.abc import Callable, Iterable, Sequence
 from time import monotonic
+from typing import TYPE_CHECKING
 
 from endpoints.gridftp.server.errors import AbortedError, DataError
 from endpoints.gridftp.server.interrupt import Interrupt
@@ -18,7 +19,11 @@ from endpoints.gridftp.server.security.data_protection import DataProtectionSett
 from .connection import DataConnection
 from .connector import Address, OpenRelayed, PortRange, connect, listen, set_buffers
 from .early import EarlyConnections
+from .judged_listener import JudgedListener, NotAdmittedError
 from .pending_connections import PendingConnections, steps
+
+if TYPE_CHECKING:
+    Listener = socket.socket | JudgedListener
 
 #: Seconds to free a receiver that waits for a sender that will not come.
 _HANG_UP_SECONDS = 5.0
@@ -55,7 +60,7 @@ class DataChannel:
         #: How connections that are opened from now on are protected.
         self.protection = protection
         self._pending = PendingConnections()
-        self._listener: socket.socket | None = None
+        self._listener: Listener | None = None
         self._target: Address | None = None
         self._tokens: Sequence[str] = ()
         self._failed = False
@@ -66,9 +71,11 @@ class DataChannel:
         """Listen at a new port (PASV)."""
         self.close()
         streams = self._limits.streams
-        self._listener = self._ports.listen(host, streams) if self._ports else listen(host, streams)
-        set_buffers(self._listener, self.buffer_size)
-        address = self._listener.getsockname()
+        listener = self._ports.listen(host, streams) if self._ports else listen(host, streams)
+        set_buffers(listener, self.buffer_size)
+        address = listener.getsockname()
+        judged = self._admits is not everybody
+        self._listener = JudgedListener(listener, self._admits, streams) if judged else listener
         return address[0], address[1]
 
     def set_target(self, target: Address) -> None:
@@ -206,9 +213,10 @@ class DataChannel:
     def _already_connected(self) -> list[DataConnection]:
         """The first connections, where they wait in the queue of the listener already.
 
-        They are accepted before the client hears 150: it may send a small file and close at once, and the account of a
-        socket that is closed is not known any more.
+        They are judged before the client hears 150: then it may close at once.
         """
+        if isinstance(self._listener, JudgedListener):
+            self._listener.judge_all()
         fresh: list[DataConnection] = []
         while self._listener and not self.connections and not self._pending and self._is_ready(self._listener):
             self._accept(self._listener)
@@ -216,7 +224,7 @@ class DataChannel:
         return fresh
 
     @staticmethod
-    def _is_ready(listener: socket.socket) -> bool:
+    def _is_ready(listener: Listener) -> bool:
         poller = Poller()
         poller.register(listener.fileno(), POLLIN)
         return bool(poller.poll(0.0))
@@ -226,7 +234,7 @@ class DataChannel:
         failure = self._pending.failure
         return (until, late) if failure is None else (min(until, self._pending.wait_until), failure)
 
-    def _opened(self, found: set[int], accepting: socket.socket | None) -> list[DataConnection]:
+    def _opened(self, found: set[int], accepting: Listener | None) -> list[DataConnection]:
         """The connections that are open now, also among those that are accepted here."""
         if accepting and accepting.fileno() in found:
             self._accept(accepting)
@@ -236,7 +244,7 @@ class DataChannel:
         self.connections += fresh
         return fresh
 
-    def _poll(self, fds: Iterable[int], event: int, accepting: socket.socket | None, until: float) -> set[int]:
+    def _poll(self, fds: Iterable[int], event: int, accepting: Listener | None, until: float) -> set[int]:
         poller = Poller()
         for fd in fds:
             poller.register(fd, event)
@@ -248,14 +256,13 @@ class DataChannel:
             until = min(until, pending.deadline)
         return poller.poll(max(0.0, until - monotonic()))
 
-    def _accept(self, listener: socket.socket) -> None:
+    def _accept(self, listener: Listener) -> None:
         try:
-            sock, _ = listener.accept()
-        except (BlockingIOError, ConnectionError):
-            return
-        if not self._admits(sock):
-            sock.close()
+            sock = listener.accept() if isinstance(listener, JudgedListener) else listener.accept()[0]
+        except NotAdmittedError:
             self._pending.note_refused(_NOT_ADMITTED)
+            return
+        except (BlockingIOError, ConnectionError):
             return
         if len(self.connections) >= self._limits.streams:
             sock.close()
