@@ -11,6 +11,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 
@@ -52,6 +53,7 @@ def install(wheel: Path, extras: str, environment: Path) -> None:
 def test_the_wheel_runs_in_a_fresh_environment(folder: Path) -> None:
     _, wheel = release("HEAD", folder / "dist", ["packages"])
     assert re.fullmatch(r"waybill_transfer-[\d.]+-py3-none-any\.whl", wheel.name)
+    assert not [name for name in ZipFile(wheel).namelist() if name.startswith("deploy/endpoint/")]
     environment, home = folder / "environment", folder / "home"
     install(wheel, "", environment)
     python, waybill = environment / "bin/python", environment / "bin/waybill"

@@ -111,6 +111,33 @@ def test_a_task_is_canceled_with_the_keyboard_alone_after_a_question(
     )
 
 
+def test_what_is_typed_and_opened_stays_while_the_page_around_it_is_new(
+    browser: Chromium, service: Api, unreachable: dict[str, Any]
+) -> None:
+    browser.open(unreachable["address"])
+    eventually(lambda: browser.run("return document.documentElement.classList.contains('scripted')"))
+    browser.run("document.getElementById('label').value = 'half a na'; document.getElementById('label').focus()")
+    browser.run("document.querySelector('details.fold:not([open])').open = true")
+    service.call("POST", f"/task/{unreachable['id']}/cancel")
+    eventually(lambda: browser.shows("Canceled after"), seconds=30)
+    assert browser.run("return document.querySelectorAll('details.fold[open]').length") == 2
+
+
+def test_the_field_that_is_typed_into_keeps_its_text_in_a_part_that_is_new(
+    browser: Chromium, service: Api, unreachable: dict[str, Any]
+) -> None:
+    browser.open(unreachable["address"])
+    eventually(lambda: browser.run("return document.documentElement.classList.contains('scripted')"))
+    browser.run("document.getElementById('label').value = 'half a na'; document.getElementById('label').focus()")
+    service.call("PUT", f"/task/{unreachable['id']}", {"DATA_TYPE": "task", "label": "renamed elsewhere"})
+    browser.run(COUNT_COPIES)
+    browser.run("dispatchEvent(new Event('online'))")
+    eventually(lambda: browser.run("return copies") > 0)
+    eventually(lambda: "renamed elsewhere" in said(browser, "h1"), seconds=30)
+    assert browser.run("return document.getElementById('label').value") == "half a na"
+    assert browser.run("return document.activeElement.id") == "label"
+
+
 def test_a_question_is_answered_although_the_page_was_read_again_meanwhile(
     browser: Chromium, service: Api, unreachable: dict[str, Any]
 ) -> None:

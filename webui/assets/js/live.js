@@ -2,6 +2,7 @@
 import { api } from "./api.js";
 import { el, icon } from "./dom.js";
 import { duration } from "./format.js";
+import { Idiomorph } from "./idiomorph.js";
 import { t } from "./words.js";
 
 const QUIET_SECONDS = 45;
@@ -126,25 +127,15 @@ export async function refreshParts(...ids) {
   for (const id of ids) {
     const [old, found] = [document.getElementById(id), fresh.getElementById(id)];
     if (!old || !found) continue;
-    const open = new Map([...old.querySelectorAll("details")].map((shown, at) => [shown.id || `n${at}`, shown.open]));
-    [...found.querySelectorAll("details")].forEach((shown, at) => {
-      const known = open.get(shown.id || `n${at}`);
-      if (known !== undefined) shown.open = known;
-    });
-    const focused = old.contains(document.activeElement) ? pathTo(document.activeElement, old) : null;
-    if (focused && document.activeElement.matches("input, select, textarea")) continue;
-    old.replaceChildren(...[...found.childNodes].map((node) => document.importNode(node, true)));
-    if (focused) follow(focused, old)?.focus({ preventScroll: true });
+    Idiomorph.morph(old, found, { ignoreActiveValue: true, callbacks: KEPT });
   }
 }
 
-function pathTo(node, root) {
-  const path = [];
-  for (; node !== root; node = node.parentElement) path.unshift([...node.parentElement.children].indexOf(node));
-  return path;
-}
-
-const follow = (path, root) => path.reduce((node, at) => node?.children[at], root);
+/** What the user has opened, typed or chosen stays as it is. */
+const KEPT = {
+  beforeAttributeUpdated: (name, node) => !(name === "open" && node.matches("details")),
+  beforeNodeMorphed: (node) => !(node.matches?.("input, textarea") && (node.value !== node.defaultValue || node.checked !== node.defaultChecked)),
+};
 
 /** A function that runs at most once in a span of time, and once more at its end if it was called meanwhile. */
 export function throttled(action, milliseconds) {
