@@ -17,7 +17,7 @@ from endpoints.registry import ServerSpec
 from identity.models import User
 from tests.integration.cast import make_user
 from transferapi.shell.command import COMMANDS, Heading, ShellCommand
-from transferapi.shell.terminal import places
+from transferapi.shell.terminal import completion
 from transferapi.shell.terminal.completion import Completer
 from transferapi.shell.terminal.editor import Completion
 
@@ -142,7 +142,7 @@ def test_an_answer_is_kept_for_some_seconds(alice: Caller, monkeypatch: pytest.M
     for line in ("ls place/dir/f", "ls place/dir/file", "ls place/dir/in"):
         completer.complete(line)
     assert alice.calls == 1
-    monkeypatch.setattr(places, "KEPT", 0.0)
+    monkeypatch.setattr(completion, "KEPT", 0.0)
     completer.complete("ls place/dir/f")
     assert alice.calls == 2
 
@@ -158,7 +158,7 @@ def test_an_endpoint_that_does_not_answer_holds_one_thread_and_no_key(
             answer.wait(60)
             return super().call(function, *args, **kwargs)
 
-    monkeypatch.setattr(places, "ANSWER_SECONDS", 0.01)
+    monkeypatch.setattr(completion, "ANSWER_SECONDS", 0.01)
     slow = Slow(alice.user)
     completer = Completer(slow)
     for _ in range(5):

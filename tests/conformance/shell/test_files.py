@@ -25,8 +25,8 @@ from tests.gridftp.toolkit import ToolkitServer
 from tests.integration.cast import make_user
 from tests.integration.rest import Api
 from tests.shell_context import Shell
+from transferapi.shell import listing_records
 from transferapi.shell.errors import DisconnectedError
-from transferapi.shell.records import listing
 
 pytestmark = pytest.mark.django_db
 
@@ -159,12 +159,12 @@ def test_a_star_in_the_last_component_selects_names(place: Place) -> None:
     ],
 )
 def test_a_pattern_has_no_other_wildcard_than_the_star(pattern: str, fitting: list[str], others: list[str]) -> None:
-    fits = listing.matcher(pattern)
+    fits = listing_records.matcher(pattern)
     assert [name for name in [*fitting, *others] if fits(name)] == fitting
 
 
 def test_a_pattern_of_many_stars_takes_no_long_time() -> None:
-    assert not listing.matcher("*a" * 2000 + "b")("a" * 250)
+    assert not listing_records.matcher("*a" * 2000 + "b")("a" * 250)
 
 
 def test_names_with_control_characters_stay_on_their_line(ours: Place) -> None:
@@ -176,9 +176,9 @@ def test_names_with_control_characters_stay_on_their_line(ours: Place) -> None:
 
 def test_names_are_escaped_as_bash_reads_them(tmp_path: Path) -> None:
     for name in ("two\nlines", "it's\x1b[31m", "back\\slash\ttab", "del\x7f"):
-        script = f"printf %s {listing.shown(name)}"
+        script = f"printf %s {listing_records.shown(name)}"
         assert subprocess.run(["bash", "-c", script], check=True, capture_output=True, text=True).stdout == name
-        assert listing.shown(name).isprintable()
+        assert listing_records.shown(name).isprintable()
 
 
 def test_octets_that_are_no_utf8_come_out_as_they_are(ours: Place) -> None:

@@ -27,8 +27,7 @@ from tests.integration.pages import Browser
 from tests.real_clients import GLOBUS, environment
 from tests.shell_context import Shell
 from transferapi.rest.transfer import submission_documents
-from transferapi.shell import words
-from transferapi.shell.tasks import submissions
+from transferapi.shell import submissions, words
 from transferapi.tasks import options, submission
 from transferapi.tasks.models import Item, Task
 from transferapi.tasks.options import TaskOption

@@ -21,8 +21,8 @@ from tests.integration.rest import Api, assert_error, read
 from transferapi.shell import https
 from transferapi.shell.command import COMMANDS, Heading, command
 from transferapi.shell.context import Context
+from transferapi.shell.foreground import Progress, follow
 from transferapi.shell.options import Arguments
-from transferapi.shell.progress import Progress, follow
 from transferapi.shell.words import MAX_LINE
 
 pytestmark = pytest.mark.django_db

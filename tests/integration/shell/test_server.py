@@ -226,7 +226,7 @@ def test_a_session_ends_where_its_key_was_added_again_with_fewer_commands(server
 def test_a_command_that_waits_ends_when_its_key_is_removed(
     server: ShellServer, alice: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("transferapi.shell.server.session.RENEW_SECONDS", 0.0)
+    monkeypatch.setattr("transferapi.shell.server.channel.RENEW_SECONDS", 0.0)
     ep = make_endpoint(alice, "ep")
     task = submit(alice, ep, ep)
     transport = server.client()

@@ -15,8 +15,7 @@ from endpoints.gridftp.facts import Entry
 from identity import audit_export
 from identity.gsi.printable import ACTIVE, FORBIDDEN, FORBIDDEN_IN_LINES, inert, quoted, readable, readable_lines
 from transferapi.logs import formats
-from transferapi.shell import output
-from transferapi.shell.records import listing
+from transferapi.shell import listing_records, output
 from transferapi.tasks import events
 from transferapi.tasks.notify.mails.task import body_of, subject_line
 from webui.activity import downloads
@@ -56,9 +55,9 @@ def octets_are_active(octets: bytes) -> bool:
 
 
 WAYS = {
-    "ls": lambda name: output.encoded("".join(listing.short([Entry(name, "file")]))),
-    "ls of a link": lambda name: output.encoded("".join(listing.long([Entry("l", "link", link_target=name)]))),
-    "ls -l": lambda name: output.encoded("".join(listing.long([Entry(name, "file", owner=name, group=name)]))),
+    "ls": lambda name: output.encoded("".join(listing_records.short([Entry(name, "file")]))),
+    "ls of a link": lambda name: output.encoded("".join(listing_records.long([Entry("l", "link", link_target=name)]))),
+    "ls -l": lambda name: output.encoded("".join(listing_records.long([Entry(name, "file", owner=name, group=name)]))),
     "shell csv": lambda name: output.encoded(output._csv([(None, name)])),  # type: ignore[list-item]
     "shell text": lambda name: output.encoded(output.line(name)),
     "whatever a command writes": output.encoded,
@@ -90,7 +89,8 @@ def test_no_active_character_of_a_name_leaves_by_a_command_of_the_operator(
 @pytest.mark.parametrize("name", HARMLESS, ids=ascii)
 def test_other_names_are_listed_as_they_are(name: str) -> None:
     assert (
-        output.encoded("".join(listing.short([Entry(name, "file")]))) == name.encode("utf-8", "surrogateescape") + b"\n"
+        output.encoded("".join(listing_records.short([Entry(name, "file")])))
+        == name.encode("utf-8", "surrogateescape") + b"\n"
     )
     assert inert(name) == name
 
@@ -118,7 +118,7 @@ def test_no_text_of_a_user_has_controls() -> None:
 @pytest.mark.parametrize("name", [*NAMES, "a'b\x1b", "a\\b\x1b", "\U000e0041"], ids=ascii)
 def test_bash_reads_the_name_back(name: str) -> None:
     done = subprocess.run(
-        ["bash", "-c", f"printf %s {listing.shown(name)}"],
+        ["bash", "-c", f"printf %s {listing_records.shown(name)}"],
         env={"LC_ALL": "C.UTF-8", "PATH": "/usr/bin:/bin"},
         capture_output=True,
         check=True,

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transferapi.shell.context import Signal
-from transferapi.shell.progress import WIDTH, End, Progress, follow, render
+from transferapi.shell.foreground import WIDTH, End, Progress, follow, render
 
 
 @pytest.mark.parametrize(

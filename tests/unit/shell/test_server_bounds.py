@@ -18,8 +18,8 @@ from transferapi.shell.server import host_key
 from transferapi.shell.server.admission import ShellConnectionLimits, Ticket
 from transferapi.shell.server.bounds import ShellBounds
 from transferapi.shell.server.calls import Calls
-from transferapi.shell.server.failure_log import MOST_LINES, WINDOW, FailureLog
 from transferapi.shell.server.input import ChannelInput
+from transferapi.shell.server.listener import MOST_LINES, WINDOW, FailureLog
 from transferapi.shell.words import MAX_LINE
 
 

@@ -10,8 +10,8 @@ import pytest
 from identity.models import User
 from transferapi.shell.command import COMMANDS, HELP, Heading, ShellCommand
 from transferapi.shell.context import Context, Signal
+from transferapi.shell.foreground import Progress, follow
 from transferapi.shell.options import Arguments
-from transferapi.shell.progress import Progress, follow
 from transferapi.shell.terminal import session
 
 P = ParamSpec("P")

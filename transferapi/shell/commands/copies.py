@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from endpoints import operations
 from identity.error_categories import CategorizedError
+from transferapi.shell import foreground, submissions, transfer_lists
 from transferapi.shell.command import Heading, command, operands
 from transferapi.shell.context import Context
 from transferapi.shell.errors import OK, ShellError
@@ -11,8 +12,7 @@ from transferapi.shell.names import Location
 from transferapi.shell.operation_errors import FailedOperation, operate
 from transferapi.shell.options import Arguments, flag
 from transferapi.shell.output import FORM
-from transferapi.shell.tasks import foreground, lists, submissions
-from transferapi.shell.tasks.lists import ListLine, ListSide
+from transferapi.shell.transfer_lists import ListLine, ListSide
 from transferapi.tasks.options import DELETE
 from transferapi.tasks.submission import DeleteRequest, TransferItem, TransferRequest
 
@@ -48,7 +48,7 @@ def scp(context: Context, arguments: Arguments) -> int:
     source, destination = ListSide(context, "source", decode=False), ListSide(context, "destination", decode=False)
     from_, to = source.path(line, 0), destination.path(line, 1)
     if from_.endswith("/") and not arguments["recursive"]:
-        raise lists.not_recursive(line, "transfering")
+        raise transfer_lists.not_recursive(line, "transfering")
     request = TransferRequest(
         source_endpoint=source.endpoint,
         destination_endpoint=destination.endpoint,
@@ -95,7 +95,7 @@ def rm(context: Context, arguments: Arguments) -> int:
     side = ListSide(context, "delete", decode=False)
     path = side.path(line, 0)
     if path.endswith("/") and not arguments["recursive"]:
-        raise lists.not_recursive(line, "deleting")
+        raise transfer_lists.not_recursive(line, "deleting")
     request = DeleteRequest(
         endpoint=side.endpoint,
         paths=[path],

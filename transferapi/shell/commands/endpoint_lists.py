@@ -10,10 +10,10 @@ from endpoints.registry import SearchScope
 from identity.models import User
 from transferapi.shell.command import Heading, command, operands
 from transferapi.shell.context import Context
+from transferapi.shell.endpoint_records import DETAILS, LIST, EndpointRecord, records
 from transferapi.shell.errors import UsageError
 from transferapi.shell.options import Arguments, choice, flag, number, option
 from transferapi.shell.output import FIELDS, FORM, value_text
-from transferapi.shell.records.endpoints import DETAILS, LIST, EndpointRecord, records
 from transferapi.tasks import queries
 
 #: The most endpoints of one answer, and the names of one query.

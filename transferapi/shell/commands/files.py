@@ -15,7 +15,7 @@ from identity.models import User
 from transferapi.rest.http import json_documents
 from transferapi.rest.http.json_documents import Rows
 from transferapi.rest.transfer import listings, operation_documents
-from transferapi.shell import names
+from transferapi.shell import listing_records, names
 from transferapi.shell.answers import answer
 from transferapi.shell.command import Heading, command, operands
 from transferapi.shell.context import Context
@@ -23,7 +23,6 @@ from transferapi.shell.errors import ShellError
 from transferapi.shell.operation_errors import FailedOperation, operate
 from transferapi.shell.options import Arguments, flag
 from transferapi.shell.output import FIELDS, FORM, Column, Table
-from transferapi.shell.records import listing
 from transferapi.tasks import request_rules
 
 #: Lines that are written at one time. A listing that is longer keeps its slot until it is written.
@@ -34,7 +33,7 @@ _ROW = Table[Entry](
     Column("Group", lambda entry: entry.group),
     Column("Size", lambda entry: entry.size),
     Column("Last Modified", lambda entry: entry.modified),
-    Column("Name", lambda entry: listing.shown(entry.name)),
+    Column("Name", lambda entry: listing_records.shown(entry.name)),
     Column("Type", operation_documents.file_type),
     Column("Link Target", lambda entry: entry.link_target),
     document=operation_documents.FILE.document,
@@ -121,7 +120,7 @@ def _nothing_fits(user: User, endpoint: str) -> None:
 
 def _selected(entries: Sequence[Entry], pattern: str, *, hidden: bool) -> list[Entry]:
     """In the order of REST."""
-    fits = listing.matcher(pattern) if pattern else None
+    fits = listing_records.matcher(pattern) if pattern else None
     hidden = hidden or pattern.startswith(".")
     kept = [one for one in entries if (hidden or not one.name.startswith(".")) and (fits is None or fits(one.name))]
     return listings.ordered(kept, [("name", False)])
@@ -130,7 +129,7 @@ def _selected(entries: Sequence[Entry], pattern: str, *, hidden: bool) -> list[E
 def _around(found: Listing) -> list[Entry]:
     """The lines `./` and `../`; their facts are asked for with -l only."""
     own, above = found.around or [Entry(".", "dir")] * 2
-    return [listing.itself(own, "."), listing.itself(above, "..")]
+    return [listing_records.itself(own, "."), listing_records.itself(above, "..")]
 
 
 def _show_file(context: Context, arguments: Arguments, entry: Entry, text: str) -> None:
@@ -141,7 +140,7 @@ def _show_file(context: Context, arguments: Arguments, entry: Entry, text: str) 
         _ROW.show(context, arguments, [entry], single=True)
         return
     named = entry._replace(name=given)
-    context.out("".join(listing.long([named]) if arguments["long"] else listing.short([named])))
+    context.out("".join(listing_records.long([named]) if arguments["long"] else listing_records.short([named])))
 
 
 def _lines(context: Context, arguments: Arguments, found: Listing, entries: list[Entry]) -> Iterator[str]:
@@ -154,7 +153,7 @@ def _lines(context: Context, arguments: Arguments, found: Listing, entries: list
         }
         return (part.decode("ascii") for part in chain(json_documents.parts(whole), [b"\n"]))
     if arguments["fields"] is None and arguments["form"] == "text":
-        return listing.long(entries) if arguments["long"] else listing.short(entries)
+        return listing_records.long(entries) if arguments["long"] else listing_records.short(entries)
     _ROW.show(context, arguments, entries)
     return iter(())
 

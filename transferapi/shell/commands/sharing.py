@@ -1,4 +1,7 @@
-"""acl-add, acl-list, acl-remove and endpoint-role-add, -list, -remove: who may do what on an endpoint."""
+"""acl-add, acl-list, acl-remove and endpoint-role-add, -list, -remove: who may do what on an endpoint.
+
+Options name who gets access or a role: a user, a group, or everybody.
+"""
 
 from __future__ import annotations
 
@@ -11,16 +14,59 @@ from endpoints.permissions import RoleName
 from endpoints.registry import canonical_name
 from endpoints.sharing import access_rules, roles
 from endpoints.sharing.access_rules import RuleSpec
+from endpoints.sharing.principals import GROUP, IDENTITY
 from identity.models import User
+from identity.provider import identities
 from transferapi.rest.http.errors import meaning
 from transferapi.rest.transfer import sharing_documents
-from transferapi.shell import names, principals, times
+from transferapi.shell import names, times
 from transferapi.shell.answers import answer, show
 from transferapi.shell.command import Heading, command, operands
 from transferapi.shell.context import Context
 from transferapi.shell.errors import ShellError, UsageError
-from transferapi.shell.options import Arguments, choice, option
+from transferapi.shell.options import Arguments, choice, flag, option
 from transferapi.shell.output import FIELDS, FORM, Column, Table
+
+PERSONS = (
+    option("--identityusername", metavar="USER", about="a user, by name"),
+    option("--identityid", metavar="UUID", about="a user, by id"),
+    option("--groupid", metavar="UUID", about="the members of a group"),
+)
+EVERYBODY = (
+    flag("--all", about="all users who are signed in"),
+    flag("--anonymous", about="everybody"),
+    option("--email", metavar="ADDRESS", about="a user whose name is an address; the user gets a mail"),
+)
+_TYPES = {"all": "all_authenticated_users", "anonymous": "anonymous", "identityid": IDENTITY, "groupid": GROUP}
+
+
+def chosen(arguments: Arguments) -> tuple[str, str | None]:
+    """The type and the id of the one principal that the line names. Call it by `Context.call`.
+
+    Raises UsageError, ShellError.
+    """
+    names = [key for key in ("identityusername", "email", *_TYPES) if key in arguments.given]
+    if len(names) != 1:
+        reason = "name one principal only" if names else "a principal is missing"
+        raise UsageError(f"{reason}: --identityusername USER, --identityid UUID, --groupid UUID or another such option")
+    [key] = names
+    value = arguments[key]
+    if key in _TYPES:
+        return _TYPES[key], value if isinstance(value, str) else None
+    return IDENTITY, _by_name(value)
+
+
+def _by_name(name: str) -> str:
+    """The id of the identity, so that a rule on a linked one ends when it is unlinked.
+
+    Users do not learn whose a mail address is: only a name that is an address is looked up.
+    """
+    found = identities.with_usernames([name])
+    if not found:
+        way = "; give the name of a user by --identityusername, or an id by --identityid" if "@" in name else ""
+        raise ShellError(f"No identity has the name '{name}'{way}", "ClientError.NotFound")
+    return str(found[0].id)
+
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -59,7 +105,7 @@ def _on_share(context: Context, function: Callable[P, T], *args: P.args, **kwarg
 
 @command("acl-add", "[OPTIONS] ENDPOINT/PATH/", Heading.ENDPOINTS,
          option("--perm", metavar="r|rw", read=choice(*access_rules.PERMISSIONS), about="read, or read and write"),
-         *principals.PERSONS, *principals.EVERYBODY,
+         *PERSONS, *EVERYBODY,
          option("--notify-email", metavar="ADDRESS", default="", about="inform this address, if it is the user's"),
          option("--notify-message", "--message", key="notify_message", metavar="TEXT", default="",
                 about="a text for the mail"),
@@ -80,7 +126,7 @@ def acl_add(context: Context, arguments: Arguments) -> None:
 
 def _add_rule(user: User, text: str, arguments: Arguments) -> AccessRule:
     place = names.location(user, text, decode=True, bare=True)
-    kind, principal = principals.chosen(arguments)
+    kind, principal = chosen(arguments)
     email = arguments["notify_email"] or arguments["email"] or ""
     spec = RuleSpec(
         principal_type=kind,
@@ -128,7 +174,7 @@ def _with_id(arguments: Arguments) -> tuple[str, str]:
 
 @command("endpoint-role-add", "[OPTIONS] ENDPOINT", Heading.ENDPOINTS,
          option("--role", metavar="ROLE", read=choice(*RoleName), about=f"one of {', '.join(RoleName)}"),
-         *principals.PERSONS, FORM, summary="Give a user or a group a role on an endpoint")  # fmt: skip
+         *PERSONS, FORM, summary="Give a user or a group a role on an endpoint")  # fmt: skip
 def role_add(context: Context, arguments: Arguments) -> None:
     """Gives a role. An administrator may do all that the owner may; an access_manager changes the access rules of a
     shared endpoint; an activity_manager sees and ends the tasks of all users; an activity_monitor sees them. Prints a
@@ -145,7 +191,7 @@ def role_add(context: Context, arguments: Arguments) -> None:
 
 
 def _add_role(user: User, ref: str, arguments: Arguments) -> Role:
-    kind, principal = principals.chosen(arguments)
+    kind, principal = chosen(arguments)
     return roles.create(user, ref, kind, principal or "", arguments["role"])
 
 

@@ -8,13 +8,13 @@ from functools import partial
 
 from endpoints.registry import canonical_name
 from transferapi.rest.transfer import task_documents
+from transferapi.shell import task_records
 from transferapi.shell.answers import show
 from transferapi.shell.command import Heading, command, operands
 from transferapi.shell.context import Context
 from transferapi.shell.options import Arguments, flag, option
 from transferapi.shell.output import FIELDS, FORM, write_list
-from transferapi.shell.tasks import records
-from transferapi.shell.tasks.submissions import number
+from transferapi.shell.submissions import number
 from transferapi.shell.words import quote
 from transferapi.tasks import queries
 from transferapi.tasks.forecast import services as forecasts
@@ -38,11 +38,11 @@ def status(context: Context, arguments: Arguments) -> None:
     """
     if arguments.operands:
         [text] = operands(arguments, 1)
-        found = [context.call(queries.get, context.user, records.task_id(text))]
+        found = [context.call(queries.get, context.user, task_records.task_id(text))]
     else:
-        wanted = () if arguments["all"] else records.UNFINISHED
-        found = context.call(records.tasks, context.user, wanted, arguments["limit"] or _DEFAULT)
-    records.STATUS.show(context, arguments, found, single=bool(arguments.operands))
+        wanted = () if arguments["all"] else task_records.UNFINISHED
+        found = context.call(task_records.tasks, context.user, wanted, arguments["limit"] or _DEFAULT)
+    task_records.STATUS.show(context, arguments, found, single=bool(arguments.operands))
 
 
 @command("details", "[OPTIONS] ID", Heading.TASKS,
@@ -57,7 +57,7 @@ def details(context: Context, arguments: Arguments) -> None:
     `transfer` (or `delete`) reads from standard input. `retry ID` submits exactly these files.
     """
     [text] = operands(arguments, 1)
-    task = context.call(queries.get, context.user, records.task_id(text))
+    task = context.call(queries.get, context.user, task_records.task_id(text))
     if arguments["failed_files"]:
         _show_failed(context, arguments, task)
     elif arguments["subtasks"]:
@@ -65,12 +65,12 @@ def details(context: Context, arguments: Arguments) -> None:
     elif arguments["form"] == "json" and arguments["fields"] is None:
         show(context, context.call(lambda: task_documents.task(task, forecasts.during(task))))
     else:
-        records.DETAILS.show(context, arguments, [task], single=True)
+        task_records.DETAILS.show(context, arguments, [task], single=True)
 
 
 def _show_files(context: Context, arguments: Arguments, task: Task) -> None:
     parts = (_pages(context, read, task.pk) for read in (queries.successful_transfers, queries.skipped_errors))
-    records.FILES.show(context, arguments, (file for pages in parts for page in pages for file in page))
+    task_records.FILES.show(context, arguments, (file for pages in parts for page in pages for file in page))
 
 
 def _show_failed(context: Context, arguments: Arguments, task: Task) -> None:
@@ -100,7 +100,7 @@ def _encoded(path: str) -> str:
 def _pages(context: Context, read: Callable[..., MarkerPage[File]], task_id: uuid.UUID) -> Iterator[list[File]]:
     marker: int | None = 0
     while marker is not None:
-        page = context.call(read, context.user, task_id, marker=marker, limit=records.PAGE)
+        page = context.call(read, context.user, task_id, marker=marker, limit=task_records.PAGE)
         yield page.rows
         marker = page.next_marker
 
@@ -114,23 +114,23 @@ def events(context: Context, arguments: Arguments) -> None:
     lists everything that happened: the submission, plans and pauses too.
     """
     [text] = operands(arguments, 1)
-    task_id = records.task_id(text)
+    task_id = task_records.task_id(text)
     found = _events(context, task_id, faults=arguments["faults"])
     wanted = (event for event in found if arguments["all"] or _is_shown(event))
-    records.EVENTS.show(context, arguments, wanted)
+    task_records.EVENTS.show(context, arguments, wanted)
 
 
 def _events(context: Context, task_id: uuid.UUID, *, faults: bool) -> Iterator[Event]:
     """The oldest first. Raises TaskNotFoundError."""
     only = True if faults else None
-    part = partial(queries.events, is_error=only, limit=records.PAGE, oldest_first=True)
+    part = partial(queries.events, is_error=only, limit=task_records.PAGE, oldest_first=True)
     offset, more = 0, True
     while more:
         page = context.call(part, context.user, task_id, offset=offset).rows
         yield from page
         offset += len(page)
-        more = len(page) == records.PAGE
+        more = len(page) == task_records.PAGE
 
 
 def _is_shown(event: Event) -> bool:
-    return event.is_error or event.code in records.WELL_KNOWN
+    return event.is_error or event.code in task_records.WELL_KNOWN

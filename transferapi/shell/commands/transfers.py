@@ -8,14 +8,14 @@ from typing import Any
 from endpoints import registry
 from endpoints.permissions import Permission
 from identity.models import User
+from transferapi.shell import submissions, transfer_lists
 from transferapi.shell.answers import show
 from transferapi.shell.command import Heading, command
 from transferapi.shell.context import Context
 from transferapi.shell.errors import ShellError
 from transferapi.shell.options import Arguments, flag
 from transferapi.shell.output import FORM
-from transferapi.shell.tasks import lists, submissions
-from transferapi.shell.tasks.lists import ListLine, ListSide, TransferLines
+from transferapi.shell.transfer_lists import ListLine, ListSide, TransferLines
 from transferapi.tasks import submission
 from transferapi.tasks.errors import RequestError
 from transferapi.tasks.items.spool import Spool, SpooledItems, SpooledPaths
@@ -113,19 +113,21 @@ def delete(context: Context, arguments: Arguments) -> None:
 def _check_recursive(line: ListLine, path: str, recursive: set[bool]) -> None:
     if len(recursive) > 1:
         text = line.operands[0].text
-        raise lists.poor(line.number, f"-r is on some lines only: {text}", "write it on all lines, or before them")
+        raise transfer_lists.poor(
+            line.number, f"-r is on some lines only: {text}", "write it on all lines, or before them"
+        )
     if path.endswith("/") and True not in recursive:
-        raise lists.not_recursive(line, "deleting")
+        raise transfer_lists.not_recursive(line, "deleting")
 
 
 def _take_all(context: Context, arguments: Arguments, count: int, take: Any) -> int:
     """Take the operands, or all lines of standard input; return their number."""
     if arguments.operands:
-        take(lists.of_operands(arguments.operands, count))
+        take(transfer_lists.of_operands(arguments.operands, count))
         return 1
     found = 0
     if context.has_input:
-        for line in lists.read(context, count):
+        for line in transfer_lists.read(context, count):
             take(line)
             found += 1
     return found
@@ -140,7 +142,7 @@ def _submit_list(
             return
         task, made = submissions.submit(context, request)
     except RequestError as error:
-        raise lists.line_of(spool, error) or error from None
+        raise transfer_lists.line_of(spool, error) or error from None
     submissions.accepted(context, arguments, task, made=made)
 
 

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 
 from transferapi.shell.errors import InterruptedByUserError, UsageError
 
-from .channel import TerminalChannel
 from .display import Display
 from .history import History
-from .keyboard import Keyboard
+from .keyboard import Keyboard, TerminalChannel
 from .keys import TerminalKey, Text
 from .line import MAX_TYPED, Line
 from .widths import columns, shown

@@ -1,16 +1,42 @@
-"""The keys of one session: those that were typed ahead while a command ran, and those that arrive."""
+"""The terminal of the user, as the ssh server offers it, and its keys.
+
+Keys are those that were typed ahead while a command ran, and those that arrive.
+"""
 
 from __future__ import annotations
 
 import time
 from collections import deque
+from typing import Protocol
 
 from transferapi.shell.context import Signal
 from transferapi.shell.errors import InterruptedByUserError
 from transferapi.shell.words import MAX_LINE
 
-from .channel import TerminalChannel
 from .keys import KeyReader, TerminalKey, Text
+
+
+class TerminalChannel(Protocol):
+    """Octets from and to a terminal, which the client has set to raw mode.
+
+    Each method raises DisconnectedError where the connection has ended.
+    """
+
+    #: The name of the terminal that the client gave; "" where it gave none.
+    term: str
+
+    def read(self, timeout: float | None) -> bytes | None:
+        """Some octets, as soon as there are any; b"" where the client sends nothing more, but may still read.
+
+        None: `timeout` seconds are over, or the window has another size. The time None has no end.
+        """
+
+    def write(self, data: bytes) -> None:
+        """Send all of `data`; wait while the client does not read."""
+
+    def size(self) -> tuple[int, int]:
+        """Columns and rows of the window; 0 where the client gave none."""
+
 
 #: After the end of input, how often the connection is looked at.
 _LOOK_SECONDS = 0.25

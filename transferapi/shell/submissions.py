@@ -8,19 +8,20 @@ from functools import partial
 from typing import Any, ParamSpec
 
 from transferapi.rest.transfer import submission_documents
-from transferapi.shell import output, times, words
-from transferapi.shell.answers import show
-from transferapi.shell.command import COMMANDS
-from transferapi.shell.context import Context
-from transferapi.shell.errors import ShellError
-from transferapi.shell.operation_errors import not_activated
-from transferapi.shell.options import Arguments, Option, choice, flag, option
 from transferapi.tasks import submission
 from transferapi.tasks.errors import NoCredentialError
 from transferapi.tasks.items import overlaps
 from transferapi.tasks.models import Task
 from transferapi.tasks.options import DELETE, RULE_FLAGS, TRANSFER, FilterRules, Flag, Kind, Number, OneOf, TaskOption
 from transferapi.tasks.submission import DeleteRequest, TransferRequest
+
+from . import output, times, words
+from .answers import show
+from .command import COMMANDS
+from .context import Context
+from .errors import ShellError
+from .operation_errors import not_activated
+from .options import Arguments, Option, choice, flag, option
 
 P = ParamSpec("P")
 #: Characters of the operands in the field `Command` of a task.

@@ -7,7 +7,8 @@ from functools import partial
 
 from endpoints.gridftp.facts import Entry
 from identity.gsi.printable import ACTIVE, inert
-from transferapi.shell.output import UNSET, value_text
+
+from .output import UNSET, value_text
 
 _BITS = "rwxrwxrwx"
 _UNKNOWN = "?"

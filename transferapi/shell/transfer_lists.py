@@ -13,14 +13,15 @@ from dataclasses import dataclass, field
 from endpoints import registry
 from endpoints.permissions import Permission
 from identity.models import User
-from transferapi.shell import names, words
-from transferapi.shell.context import Context
-from transferapi.shell.errors import ShellError, UsageError
-from transferapi.shell.names import Location
-from transferapi.shell.words import Word
 from transferapi.tasks import request_rules
 from transferapi.tasks.errors import RequestError
 from transferapi.tasks.items.spool import Spool, SpooledItems
+
+from . import names, words
+from .context import Context
+from .errors import ShellError, UsageError
+from .names import Location
+from .words import Word
 
 #: Names of one endpoint, or bookmarks, that a list remembers; others are looked up again.
 _REMEMBERED = 1000

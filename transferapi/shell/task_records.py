@@ -11,11 +11,12 @@ from typing import Any
 from endpoints.registry import canonical_name
 from identity.models import User
 from transferapi.rest.transfer import task_documents
-from transferapi.shell.errors import ShellError
-from transferapi.shell.output import Column, Table
 from transferapi.tasks import display_state, queries
 from transferapi.tasks.models import Event, File, Task
 from transferapi.tasks.states import FileState, Status
+
+from .errors import ShellError
+from .output import Column, Table
 
 #: Rows that are read at a time.
 PAGE = 500

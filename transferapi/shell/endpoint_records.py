@@ -19,7 +19,8 @@ from endpoints.network_use import MOST, NetworkLimits, limits
 from endpoints.registry import canonical_name, server_uri
 from identity.models import User
 from transferapi.rest.transfer import endpoint_documents
-from transferapi.shell.output import Column, Table, field_name, left
+
+from .output import Column, Table, field_name, left
 
 #: Where an endpoint sets none: the bounds of the service, and the plan with which a task begins.
 DEFAULTS = NetworkLimits(MOST, 2, MOST, 4)

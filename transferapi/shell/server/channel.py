@@ -3,15 +3,23 @@
 Paramiko believes the length of a packet before the client has signed in, reads a first line without end, does not
 check that a client keeps to its window, and remembers every channel. Each of these is bounded here. Paramiko takes the
 guess of a client for its answer; RFC 4253, 7.1, is kept here.
+
+`ShellSession` is the user of a connection, as commands see it: the services, with the restrictions of the key.
+`PipeContext` is the context of a command without a terminal: output in two streams, input as lines.
 """
 
 from __future__ import annotations
 
 import contextlib
+import math
 import socket
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import paramiko
 from paramiko.common import (
@@ -33,14 +41,95 @@ from paramiko.message import Message
 from paramiko.packet import Packetizer
 from paramiko.ssh_exception import SSHException
 
+from endpoints.permissions import restricted_to
+from identity import user_names
+from identity.call_origin import Origin, comes_from
+from identity.models import User
+from identity.sign_in_proof import SignInProof, proven_by
+from transferapi.rest.http import rate_limit
+from transferapi.rest.http.errors import TooManyRequests
 from transferapi.shell.context import Signal
-from transferapi.shell.errors import DisconnectedError
+from transferapi.shell.errors import DisconnectedError, InterruptedByUserError, ShellError
+from transferapi.shell.output import encoded
 
 from .bounds import ShellBounds
+from .calls import Calls
 from .input import ChannelInput
+from .sign_in import ShellLogin
 
 if TYPE_CHECKING:
     from .connection import ShellConnection
+
+P = ParamSpec("P")
+T = TypeVar("T")
+#: Seconds after which a command that still works has the user and the key looked up again.
+RENEW_SECONDS = 5.0
+
+
+@dataclass(slots=True)
+class _Admission:
+    """The admission of one command. counted: as a request. until: the sign-in need not be looked up again before."""
+
+    counted: bool = False
+    until: float = -math.inf
+
+
+class ShellSession:
+    """The caller (`context.Caller`) of all commands of one connection. touch: called when a command works."""
+
+    transport = "ssh"
+
+    def __init__(self, login: ShellLogin, address: str, calls: Calls, touch: Callable[[], object]) -> None:
+        self.login = login
+        self.user: User = login.user
+        self.commands = 0
+        self._address, self._calls, self._touch = address, calls, touch
+        self._proof = SignInProof(datetime.now(UTC), login.way, user_names.identity_name(login.user))
+        #: The admission of the command of this thread.
+        self._thread = threading.local()
+
+    def allows(self, command: str) -> bool:
+        """See `context.Caller.allows`. Each command asks once, before it does anything else."""
+        self.commands += 1
+        self._thread.admission = _Admission()
+        commands = self.login.restrictions.commands
+        return commands is None or command in commands
+
+    def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """See `context.Caller.call`. The first call of a command counts as a request of the user.
+
+        The user and the key are looked up at the first call of a command, and every few seconds while it works. Raises
+        TooManyRequests, and ShellError where the user or the key is no longer valid.
+        """
+        self._touch()
+        work = partial(function, *args, **kwargs)
+        admission: _Admission = self._thread.__dict__.setdefault("admission", _Admission())
+        if not admission.counted:
+            self._take()
+            admission.counted = True
+        if time.monotonic() < admission.until:
+            return self._calls.call(self.user.pk, partial(self._restricted, work))
+        return self._calls.call(self.user.pk, partial(self._renewed, admission, work))
+
+    def _take(self) -> None:
+        taken = rate_limit.take(self.user.pk, self._address)
+        if taken is not None and taken.wait:
+            raise TooManyRequests(f"You ask too often; wait {taken.wait} seconds", taken.wait)
+
+    def _renewed(self, admission: _Admission, work: Callable[[], T]) -> T:
+        """Only a sign-in that is valid admits the command: one that goes on after an error is refused again."""
+        login = self.login.renewed()
+        if login is None:
+            raise ShellError("This sign-in is no longer valid; connect again", "ClientError.AuthenticationFailed")
+        self.login, self.user = login, login.user
+        admission.until = time.monotonic() + RENEW_SECONDS
+        return self._restricted(work)
+
+    def _restricted(self, function: Callable[[], T]) -> T:
+        here, endpoints = Origin(self._address), self.login.restrictions.endpoints
+        with restricted_to(endpoints), comes_from(here), proven_by(lambda: self._proof):
+            return function()
+
 
 #: Without SHA-1, CBC, DSA, and Diffie-Hellman in prime fields, which costs the server much. OpenSSH has all of these
 #: since 6.5 (2014).
@@ -357,3 +446,69 @@ def _message(kind: bytes, *values: int | str) -> Message:
         else:
             message.add_string(value)
     return message
+
+
+#: A line of the input by which the user leaves a foreground command running, as at a terminal.
+_BACKGROUND = b"bg"
+
+
+class PipeContext:
+    """See `context.Context`. has_input: the input belongs to the command, and not to a list of commands."""
+
+    interactive = False
+    columns = None
+
+    def __init__(self, session: ShellSession, channel: ShellChannel, *, has_input: bool) -> None:
+        self.has_input = has_input
+        self.transport = session.transport
+        self._session, self._channel = session, channel
+        self._most = channel.connection.server.bounds.output
+        #: Output that is to be sent.
+        self._held = bytearray()
+        self._reading = False
+
+    @property
+    def user(self) -> User:
+        return self._session.user
+
+    def allows(self, command: str) -> bool:
+        return self._session.allows(command)
+
+    def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        self.flush()
+        return self._session.call(function, *args, **kwargs)
+
+    def out(self, text: str) -> None:
+        """Write to standard output. Small texts are sent together: each packet costs time. Raises DisconnectedError."""
+        self._held += encoded(text)
+        if len(self._held) >= self._most:
+            self.flush()
+
+    def err(self, text: str) -> None:
+        self.flush()
+        self._channel.write_error(encoded(text))
+
+    def lines(self) -> Iterator[bytes]:
+        self._reading = True
+        while self.has_input and (line := self._line()) is not None:
+            yield line
+
+    def pause(self, seconds: float) -> Signal | None:
+        self.flush()
+        return self._channel.input.wait(seconds, _BACKGROUND if self.has_input and not self._reading else None)
+
+    def prompt(self, text: str, *, echo: bool = True) -> str:
+        raise ShellError("There is no terminal to ask at: connect with ssh -t")
+
+    def flush(self) -> None:
+        """Send the output that is held. Raises DisconnectedError, InterruptedByUserError."""
+        data = bytes(self._held)
+        self._held.clear()
+        if self._channel.input.interrupted():
+            raise InterruptedByUserError
+        if data:
+            self._channel.write(data)
+
+    def _line(self) -> bytes | None:
+        self.flush()
+        return self._channel.read_line()
