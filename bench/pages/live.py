@@ -18,9 +18,9 @@ from urllib.parse import urlsplit
 
 from bench.abuse.harness import Target
 from bench.abuse.honest import resident
-from bench.instance import Api
 from deploy.stack.embedded import embedded_environment
 from deploy.stack.free_ports import free_port
+from tests.instance import Api
 
 #: Streams of one user (`event_broadcaster`, which needs the settings of an instance).
 MOST_OF_A_USER = 8
