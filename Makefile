@@ -37,7 +37,7 @@ status: venv ## what is running
 logs: venv ## follow the logs
 	@exec $(VENV)/bin/waybill logs
 
-# What tests need beside the environment.
+# Programs that the tests need.
 .PHONY: test-tools
 test-tools: venv-test
 	@deploy/endpoint/install-toolkit.sh --if-allowed
@@ -48,8 +48,13 @@ test-tools: venv-test
 	@tests/install-ftp-servers.sh .ftp-servers
 	@tests/install-pgbouncer.sh .pgbouncer
 
+# The processes of a run collect at the same time: each of them would compile all tests. A failure shows up again in the run.
+.PHONY: compiled-tests
+compiled-tests: venv-test
+	@$(VENV)/bin/pytest -q --collect-only </dev/null >/dev/null 2>&1 || true
+
 test: test-tools ## install what the tests need, then lint and run all but the nightly ones
-	@$(MAKE) --no-print-directory lint
+	@$(MAKE) --no-print-directory --output-sync=target -j 2 lint compiled-tests
 	@$(VENV)/bin/pytest -n $(TEST_PROCESSES) -m "not nightly" </dev/null
 
 nightly: test-tools ## the tests of upgrades, of releases, of other Pythons, and of benchmarks: before a release, too

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from bench.instance import Api
 from deploy.endpoint.toolkit import clean_environment
 from identity.gsi.proxies import make_proxy
 from identity.gsi.x509 import X509Credential
 from tests.gridftp.authority import Authority, write_gridmap
 from tests.gridftp.toolkit import GsiFiles, session_account
+from tests.instance import Api
 
 LIFETIME = timedelta(hours=12)
 

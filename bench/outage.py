@@ -19,8 +19,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
-from bench.instance import Api, instance
 from bench.table import print_table
+from tests.instance import Api, instance
 from tests.waiting import children_of
 
 #: Requests after the first one of an outage; seconds until the end of an outage has been noticed.

@@ -18,8 +18,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from bench.instance import Api
 from tests.browsers.real_browser import Browser
+from tests.instance import Api
 from tests.real_clients import FOLDER, environment
 
 #: For each step of a program: it imports much, and the machine has other work.

@@ -17,8 +17,8 @@ from collections import Counter
 from dataclasses import dataclass
 
 import bench.abuse
-from bench.instance import instance
 from bench.table import machine
+from tests.instance import instance
 
 from .harness import ATTACKS, BOUNDS, Attack, Control, Target
 from .honest import Calls, Honest, Measured, resident

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from bench.instance import Api
+from tests.instance import Api
 
 #: Seconds for the preparation of an attack, and for its end after it was asked to end.
 PREPARE_SECONDS, END_SECONDS = 120.0, 20.0

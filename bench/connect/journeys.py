@@ -18,12 +18,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench.instance import Api, instance
 from bench.place import workplace
 from bench.wan.datasets import DataSet, hashes, octets_below
 from bench.wan.network import GIGABIT, NETWORK, Network
 from bench.wan.tools import Pair, register
 from tests.gridftp.toolkit import hand_over
+from tests.instance import Api, instance
 
 from .laptops import ConnectedLaptop, connected, way_to_service
 from .nat_network import laptop

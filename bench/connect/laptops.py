@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from bench.instance import Api
 from bench.wan.network import Host, Network
+from tests.instance import Api
 
 from .nat_network import Laptop
 

@@ -17,12 +17,12 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.instance import Api, database, instance, seconds_until_settled
 from bench.place import workplace
 from bench.wan.datasets import COUNTS, DataSet, empty, hashes
 from bench.wan.network import NETWORK, Network
 from bench.wan.tools import Pair, register
 from tests.gridftp.toolkit import hand_over
+from tests.instance import Api, database, instance, seconds_until_settled
 
 from .laptops import connected, way_to_service
 from .nat_network import laptop

@@ -17,13 +17,13 @@ import tempfile
 from contextlib import ExitStack
 from pathlib import Path
 
-from bench.instance import Api, instance
 from bench.place import workplace
 from bench.wan import ssh, tools
 from bench.wan.__main__ import ALLOWED
 from bench.wan.datasets import COUNTS, DataSet, empty, hashes
 from bench.wan.network import Host, Network
 from bench.wan.tools import Endpoints, Job, Run
+from tests.instance import Api, instance
 
 MB = 10**6
 #: Seconds after which a run is given up.

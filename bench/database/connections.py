@@ -17,8 +17,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from bench.instance import Api, database, instance
 from bench.table import machine
+from tests.instance import Api, database, instance
 
 CLIENTS, TASKS = 40, 60
 SETTLE_SECONDS, PAUSE = 30.0, 0.25

@@ -28,7 +28,7 @@ from bench.drill.builds import FOLDER, OLD, WORKERS, build, use_image
 from bench.drill.commits import CHECKOUT
 from bench.drill.engine import Engine, EngineError, tell
 from bench.drill.host import READY_SECONDS, TIMEOUTS, Host, NotReadyError
-from bench.instance import Api
+from tests.instance import Api
 from tests.waiting import eventually
 
 PROJECT = "drill"

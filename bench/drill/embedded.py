@@ -16,11 +16,11 @@ import psycopg2
 import redis
 
 from bench.drill.host import TIMEOUTS, Host
-from bench.instance import Api, instance
 from bench.place import workplace
 from deploy.stack.child import spawn, stop
 from deploy.stack.embedded import embedded_environment
 from deploy.stack.free_ports import free_port
+from tests.instance import Api, instance
 
 
 class EmbeddedHost(Host):

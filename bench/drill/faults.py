@@ -19,7 +19,7 @@ from bench.drill.looks import (
     vault_key_replaced,
 )
 from bench.drill.measure import Sampler, submission_ids
-from bench.instance import Api
+from tests.instance import Api
 
 #: A manager of standbys (Patroni and others) needs about so long until it promotes one.
 PROMOTED_AFTER = 5.0

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psycopg2
 
-from bench.instance import Api
+from tests.instance import Api
 
 READY_SECONDS = 180.0
 #: While the database hangs, a connection of the drill gives up after so many seconds.

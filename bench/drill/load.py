@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from bench.drill.host import Host
 from bench.drill.measure import cursor_of
-from bench.instance import Api
+from tests.instance import Api
 
 T = TypeVar("T")
 

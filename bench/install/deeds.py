@@ -13,8 +13,8 @@ from pathlib import Path
 from bench.drill.load import Tree, differences, digests
 from bench.install.guests import NETWORK, Guest
 from bench.install.plan import HOSTS
-from bench.instance import Api
 from deploy.stack.child import Child, spawn, stop
+from tests.instance import Api
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 SMALL, LARGE = Tree("small", 200, 20), Tree("large", 40, 600)

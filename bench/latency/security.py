@@ -19,9 +19,9 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from bench.grid import Grid
-from bench.instance import Api, instance, seconds_until_settled
 from bench.table import print_table
 from tests.gridftp.toolkit import CLIENT, ToolkitServer, hand_over
+from tests.instance import Api, instance, seconds_until_settled
 
 ANONYMOUS = "Waybill, anonymous"
 WARM = 10

@@ -11,9 +11,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from bench.instance import instance, seconds_until_settled
 from bench.table import print_table
 from tests.gridftp.toolkit import CLIENT, ToolkitServer, hand_over
+from tests.instance import instance, seconds_until_settled
 
 
 def main() -> None:

@@ -18,10 +18,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from bench.instance import Api, instance
 from bench.table import machine
 from endpoints.gridftp.server import GridFtpServer
 from tests.browsers.chromium import ENTER, Chromium
+from tests.instance import Api, instance
 from tests.waiting import eventually
 
 from . import listing, live, paint

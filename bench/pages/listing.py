@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from bench.instance import Api
 from tests.browsers.chromium import Chromium
+from tests.instance import Api
 from tests.waiting import eventually
 
 PANE = "#pane-origin"

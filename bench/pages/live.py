@@ -22,12 +22,12 @@ from itertools import islice
 from pathlib import Path
 
 from bench.abuse.honest import resident
-from bench.instance import Api
 from deploy.endpoint.authority import Authority
 from deploy.stack.child import spawn, stop
 from deploy.stack.embedded import embedded_environment
 from deploy.stack.free_ports import HOST, free_port
 from deploy.stack.roles import EVENTS
+from tests.instance import Api
 from tests.waiting import children_of, eventually
 
 #: Streams of each user: half of those that are allowed.

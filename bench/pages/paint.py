@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from bench.instance import Api
 from deploy.stack.embedded import embedded_environment
 from tests.browsers.chromium import Chromium
+from tests.instance import Api
 from tests.waiting import eventually
 
 _FACTS = """

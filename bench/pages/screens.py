@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-from bench.instance import Api, instance
 from deploy.stack.free_ports import free_port
 from tests.browsers.chromium import ENTER, Chromium
+from tests.instance import Api, instance
 from tests.waiting import eventually
 
 CALLBACK = "https://gateway.example.org/callback"

@@ -19,12 +19,12 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from bench.instance import Api, instance, seconds_until_settled
 from bench.place import workplace
 from bench.table import machine
 from deploy.stack.child import spawn, stop
 from deploy.stack.free_ports import free_port
 from tests.gridftp.toolkit import ToolkitServer, hand_over
+from tests.instance import Api, instance, seconds_until_settled
 
 PAIRS = ("toolkit-toolkit", "own-own", "toolkit-own", "own-toolkit")
 BLOCK = 2**20

@@ -22,9 +22,9 @@ from urllib.parse import parse_qs, urlsplit
 
 import psycopg2
 
-from bench.instance import Api, instance
 from bench.table import print_table
 from deploy.stack.embedded import embedded_environment
+from tests.instance import Api, instance
 
 LIMIT = 120.0
 #: Tasks of one user that come later: three run at a time, so some of them wait.

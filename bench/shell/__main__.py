@@ -21,9 +21,9 @@ from pathlib import Path
 
 import paramiko
 
-from bench.instance import Api, instance
 from bench.table import machine, print_table
 from tests.gridftp.sshd import SshServer, make_key
+from tests.instance import Api, instance
 
 PLAIN, SHELL, SESSION = "plain scp", "ssh HOST scp", "scp within one session"
 #: Clients that ask at the same time.

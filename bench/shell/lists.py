@@ -17,9 +17,9 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
-from bench.instance import Api, instance
 from bench.shell.__main__ import Shell
 from bench.table import machine
+from tests.instance import Api, instance
 
 MB = 10**6
 

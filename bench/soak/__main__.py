@@ -26,12 +26,12 @@ from typing import Any, TypeVar
 
 import psycopg2
 
-from bench.instance import Api, instance
 from bench.place import workplace
 from bench.soak.books import audit, compare, has_event
 from bench.soak.fault_injection import FaultChooser, Site, make_site, storm
 from bench.soak.trees import Found, look_at, make_tree
 from bench.table import machine
+from tests.instance import Api, instance
 from transferapi.tasks.options import NOT_YET
 
 T = TypeVar("T")

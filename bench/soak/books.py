@@ -9,9 +9,9 @@ from urllib.parse import parse_qs, urlsplit
 
 import psycopg2
 
-from bench.instance import Api
 from bench.soak.trees import Found
 from deploy.stack.embedded import embedded_environment
+from tests.instance import Api
 
 #: The state of a file row that has arrived (transferapi/tasks/states.py).
 DONE = 1

@@ -12,13 +12,13 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from bench.instance import Api
 from bench.transfers.shares import share
 from deploy.stack.child import spawn, stop
 from tests.faults.stations import KINDS, FtpStation, OwnStation, SftpStation, Station
 from tests.gridftp.data_proxy import Cut, DataProxy
 from tests.gridftp.ftp_servers import PASSWORD, USER
 from tests.gridftp.proxy import Deed, MisbehavingProxy, Step
+from tests.instance import Api
 
 #: Chances, for each line of a dialogue, each connection, and each 64 KiB of data.
 LINE, CONNECTION, PIECE = 0.006, 0.04, 0.003

@@ -22,12 +22,12 @@ from math import exp, log
 from pathlib import Path
 from statistics import fmean, median
 
-from bench.instance import Api, instance, seconds_until_settled
 from bench.place import workplace
 from bench.table import machine
 from bench.wan.network import NETWORK, Network
 from bench.wan.tools import Pair
 from tests.gridftp.toolkit import LOOPBACK, ToolkitServer, hand_over
+from tests.instance import Api, instance, seconds_until_settled
 
 FILES = (1, 400)
 SIZES = (10**3, 20 * 10**6)

@@ -22,10 +22,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bench.instance import Api, instance, seconds_until_settled
 from bench.place import workplace
 from bench.table import machine
 from tests.gridftp.toolkit import ToolkitServer, hand_over
+from tests.instance import Api, instance, seconds_until_settled
 
 PER_FOLDER = 1000
 TICKS = os.sysconf("SC_CLK_TCK")

@@ -11,9 +11,9 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from bench.instance import Api
 from bench.table import print_table
 from bench.transfers.small_files import arguments_of, by_us, measure, site
+from tests.instance import Api
 
 DIRECT, SHARED = "to the host endpoint", "to a shared endpoint"
 

@@ -18,10 +18,10 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from bench.instance import Api, instance, seconds_until_settled
 from bench.place import workplace
 from bench.table import print_table
 from tests.gridftp.toolkit import CLIENT, ToolkitServer, hand_over
+from tests.instance import Api, instance, seconds_until_settled
 
 CONCURRENCIES = (1, 2, 4, 8)
 #: Rounds of all contenders that are not counted: caches, and the sessions of both worker processes.

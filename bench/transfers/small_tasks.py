@@ -18,11 +18,11 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from bench.instance import Api, database, instance
 from bench.place import workplace
 from bench.table import machine
 from bench.transfers.million import Usage
 from tests.gridftp.toolkit import ToolkitServer, hand_over
+from tests.instance import Api, database, instance
 
 OCTETS = 1000
 

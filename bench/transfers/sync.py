@@ -13,10 +13,10 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench.instance import Api, instance, seconds_until_settled
 from bench.place import workplace
 from bench.table import print_table
 from tests.gridftp.toolkit import CLIENT, ToolkitServer, hand_over
+from tests.instance import Api, instance, seconds_until_settled
 
 #: Files in one folder.
 FOLDER = 1000

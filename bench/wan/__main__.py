@@ -17,9 +17,9 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from bench.grid import Grid
-from bench.instance import Api, instance
 from bench.place import workplace
 from tests.gridftp.toolkit import CLIENT, hand_over, installed
+from tests.instance import Api, instance
 
 from . import report, ssh, tools
 from .cell import Cell, Line

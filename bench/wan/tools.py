@@ -18,8 +18,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bench.grid import Grid
-from bench.instance import Api, seconds_until_settled
 from tests.gridftp.toolkit import CLIENT, ToolkitServer
+from tests.instance import Api, seconds_until_settled
 from workers.engine.tuning.plan import ChunkSummary, Plan, make_plan
 
 from . import ssh

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from bench.instance import Api, instance
 from deploy.stack.child import spawn, stop, wait_ready
 from deploy.stack.free_ports import free_port
 from tests.gridftp import toolkit
 from tests.gridftp.toolkit import ToolkitServer, hand_over
+from tests.instance import Api, instance
 from tests.memory import folder_in_memory
 from tests.real_clients import Globus
 

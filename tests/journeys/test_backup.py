@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.instance import ALLOW_LOOPBACK, Api
 from deploy.stack.free_ports import free_port
+from tests.instance import ALLOW_LOOPBACK, Api
 
 pytestmark = pytest.mark.timeout(400)
 

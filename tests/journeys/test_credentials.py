@@ -23,7 +23,6 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from bench.instance import Api, instance
 from deploy.endpoint.authority import CertificateFiles
 from deploy.stack.embedded import embedded_environment
 from identity.gsi.proxies import make_proxy
@@ -33,6 +32,7 @@ from tests.gridftp import myproxy
 from tests.gridftp.authority import Authority
 from tests.gridftp.grid import credential_of
 from tests.gridftp.toolkit import ToolkitServer
+from tests.instance import Api, instance
 from tests.secrets_search import search
 from tests.servers.mail_server import MailServer
 from tests.waiting import eventually

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from bench.instance import Api
+from tests.instance import Api
 from tests.journeys.conftest import Site
 from tests.journeys.test_transfers import PAIRS, MakeSite, digests, events, hand_over, soon, succeeded
 from tests.waiting import eventually

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from bench.instance import Api
 from tests import real_clients
 from tests.conformance.gridftp.test_ftp_tls import certificate
 from tests.gridftp.ftp_servers import NEEDS_FTP_SERVERS, FtpServer
 from tests.gridftp.ssh_grid import NEEDS_SSHD
 from tests.gridftp.sshd import SshServer
+from tests.instance import Api
 from tests.memory import folder_in_memory
 from tests.servers.shell_server import HOST
 

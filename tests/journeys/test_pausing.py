@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bench.instance import Api
+from tests.instance import Api
 from tests.journeys.conftest import Site
 from tests.journeys.test_transfers import digests, hand_over
 from tests.real_clients import Globus, run_python

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from bench.instance import Api
 from tests.gridftp.ftp_servers import NEEDS_FTP_SERVERS, PASSWORD, USER, FtpServer
 from tests.gridftp.ssh_grid import NEEDS_SSHD, key_pair
 from tests.gridftp.sshd import SshServer
+from tests.instance import Api
 from tests.journeys.conftest import Site
 from tests.journeys.test_transfers import digests, events, make_tree, succeeded
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pexpect
 import pytest
 
-from bench.instance import Api
 from deploy.stack.free_ports import free_port
+from tests.instance import Api
 
 TASK_ID = re.compile(rb"Task ID: ([0-9a-f-]{36})\r?\n")
 HINT = "Type <CTRL-C> to cancel or bg<ENTER> to background"

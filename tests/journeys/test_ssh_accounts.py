@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from bench.instance import Api
 from tests.gridftp.ssh_grid import NEEDS_SSHD, key_pair, only
 from tests.gridftp.sshd import SshServer
+from tests.instance import Api
 from tests.journeys.conftest import Site
 from tests.journeys.test_sftp_and_ftp import Place, register, round_trip
 

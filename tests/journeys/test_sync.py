@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from bench.instance import Api
 from tests.conformance.tasks.test_trees import CASES
+from tests.instance import Api
 from tests.journeys.conftest import Site
 from tests.journeys.test_transfers import digests, succeeded
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from bench.instance import Api, instance
 from deploy.stack.child import spawn, stop, wait_ready
 from deploy.stack.free_ports import free_port
+from tests.instance import Api, instance
 from tests.journeys.conftest import _answers
 from tests.servers.otlp_collector import collecting
 from tests.waiting import eventually

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from bench.instance import Api
+from tests.instance import Api
 from tests.journeys.conftest import Site
 from tests.waiting import eventually
 

@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 
-from bench.instance import Api, instance
 from deploy.endpoint.authority import CertificateFiles
 from deploy.stack.embedded import embedded_environment
 from deploy.stack.home import write_private
@@ -22,6 +21,7 @@ from identity.vault.keys import new_key
 from tests.gridftp.authority import Authority
 from tests.gridftp.myproxy import MyProxyServer
 from tests.gridftp.toolkit import ToolkitServer
+from tests.instance import Api, instance
 from tests.secrets_search import search
 
 pytestmark = [pytest.mark.toolkit, pytest.mark.timeout(240)]

@@ -16,12 +16,12 @@ from typing import Any
 
 import psycopg2
 
-from bench.instance import ALLOW_LOOPBACK, Api
 from deploy.stack.child import spawn, stop
 from deploy.stack.free_ports import free_port
 from deploy.stack.postgres import Postgres
 from deploy.stack.redis import Redis
 from tests.database import first_row
+from tests.instance import ALLOW_LOOPBACK, Api
 from tests.memory import folder_in_memory
 from tests.schema_copy import TEMPLATE
 from tests.waiting import eventually

@@ -13,11 +13,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench.instance import Api
 from deploy.endpoint.boxed.setup import READY_SECONDS
 from deploy.endpoint.toolkit import clean_environment
 from deploy.stack.free_ports import free_port
 from tests.gridftp.toolkit import LOOPBACK
+from tests.instance import Api
 from transferapi.config import CHECKOUT
 
 PROGRAM = CHECKOUT / "deploy" / "endpoint" / "box"

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.instance import Api, instance
 from deploy.endpoint.boxed.settings import OWN
+from tests.instance import Api, instance
 from tests.memory import folder_in_memory
 
 from .box_host import PASSWORD, UID, BoxHost

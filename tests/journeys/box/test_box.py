@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from bench.instance import Api
 from deploy.endpoint.toolkit import clean_environment
 from deploy.stack.free_ports import free_port
 from tests.gridftp.toolkit import CLIENT, LOOPBACK
+from tests.instance import Api
 
 from .box_host import PASSWORD, PROGRAM, BoxHost
 

@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from bench.instance import Api, instance
 from tests.browsers.chromium import ENTER, TAB, Chromium
+from tests.instance import Api, instance
 from tests.journeys.browser.test_pages import browser, check_page
 from tests.journeys.conftest import waybill
 from tests.servers.mail_server import MailServer

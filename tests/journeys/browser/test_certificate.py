@@ -11,12 +11,12 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from bench.instance import Api, instance
 from deploy.endpoint.authority import CertificateFiles
 from deploy.stack.free_ports import free_port
 from tests.browsers import accessibility, chromium, client_certificates
 from tests.browsers.chromium import ENTER, Chromium
 from tests.gridftp.authority import Authority
+from tests.instance import Api, instance
 from tests.journeys.browser.test_pages import check_page
 from tests.journeys.conftest import waybill
 from tests.servers.front_server import Nginx

@@ -11,9 +11,9 @@ from urllib.parse import parse_qs, quote, urlencode, urlsplit
 
 import pytest
 
-from bench.instance import Api
 from tests.browsers import accessibility, chromium
 from tests.browsers.chromium import ENTER, Chromium
+from tests.instance import Api
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.timeout(240)

@@ -16,13 +16,13 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from bench.instance import Api, instance
 from deploy.stack.free_ports import free_port
 from identity.federation.openid import metadata
 from tests.browsers.chromium import ENTER, Chromium
 from tests.identity_providers.institution_site import institution_site
 from tests.identity_providers.openid_provider import PASSWORD, OpenIdProvider
 from tests.identity_providers.pysaml2_idp import XMLSEC, Pysaml2Idp
+from tests.instance import Api, instance
 from tests.journeys.browser.test_pages import browser, check_page, sign_in
 from tests.memory import folder_in_memory
 from tests.waiting import eventually

@@ -8,12 +8,12 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from bench.instance import Api, instance
 from deploy.endpoint.authority import CertificateFiles
 from tests.browsers import accessibility
 from tests.browsers.chromium import ENTER, Chromium
 from tests.gridftp.authority import Authority
 from tests.gridftp.myproxy import MyProxyServer
+from tests.instance import Api, instance
 from tests.journeys.browser.test_pages import browser, check_page, sign_in
 from tests.waiting import eventually
 

@@ -10,8 +10,8 @@ from functools import partial
 
 import pytest
 
-from bench.instance import Api
 from tests.browsers.chromium import ENTER, Chromium
+from tests.instance import Api
 from tests.journeys.browser.test_pages import browser, check_page
 from tests.journeys.browser.test_people import NEW, at, mail_server, says, service, sign_in
 from tests.journeys.conftest import waybill

@@ -11,9 +11,9 @@ from urllib.parse import urlencode, urlsplit
 
 import pytest
 
-from bench.instance import Api
 from tests.browsers import chromium
 from tests.browsers.chromium import ENTER, Chromium
+from tests.instance import Api
 from tests.journeys.browser.test_pages import HOW_TO_GET_IT, check_page, sign_in
 from tests.journeys.conftest import Site
 from tests.waiting import eventually

@@ -10,9 +10,9 @@ from urllib.parse import quote
 
 import pytest
 
-from bench.instance import Api
 from endpoints.gridftp.server import GridFtpServer
 from tests.browsers.chromium import ENTER, Chromium
+from tests.instance import Api
 from tests.journeys.browser.test_transfer_page import (
     DOWN,
     LEFT,

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from bench.instance import Api
 from tests.browsers.real_browser import Browser
+from tests.instance import Api
 from tests.journeys.conftest import Site, waybill
 from tests.real_clients import GLOBUS, Globus
 from tests.waiting import eventually

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.instance import Api
+from tests.instance import Api
 from tests.real_clients import OLDER_COMMANDS, Globus, run_python
 
 pytestmark = pytest.mark.real_clients

@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
-from bench.instance import Api
 from tests.browsers.real_browser import Browser
+from tests.instance import Api
 from tests.real_clients import FOLDER, GLOBUS, SDKS, Globus, environment, run_python
 
 pytestmark = pytest.mark.real_clients

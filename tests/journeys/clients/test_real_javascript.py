@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from bench.instance import Api
 from tests.browsers import chromium
 from tests.browsers.chromium import ENTER, Chromium
+from tests.instance import Api
 from tests.real_clients import JAVASCRIPT
 from tests.real_programs import application, is_good
 from tests.waiting import eventually

@@ -9,7 +9,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from bench.instance import Api
+from tests.instance import Api
 from tests.journeys.conftest import waybill
 from tests.real_programs import Program, allow, application, is_good
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from bench.instance import Api
+from tests.instance import Api
 from tests.real_clients import FOLDER, OLDER_COMMANDS, Globus
 from tests.real_programs import allow, is_good
 

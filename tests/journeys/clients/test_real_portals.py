@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from bench.instance import Api
 from deploy.stack.free_ports import free_port
 from tests.browsers.real_browser import Browser
+from tests.instance import Api
 from tests.real_programs import SECONDS, Program, allow, application, is_good
 
 pytestmark = pytest.mark.real_clients

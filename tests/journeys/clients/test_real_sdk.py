@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from bench.instance import Api
+from tests.instance import Api
 from tests.journeys.conftest import Site
 from tests.journeys.test_transfers import digests
 from tests.real_clients import SDKS, run_python
