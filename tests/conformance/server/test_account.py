@@ -70,7 +70,9 @@ def test_one_that_is_closed_already_is_nobodys():
 def test_another_account_is_refused_before_its_first_command(server, folder):
     opened = f"exec 3<>/dev/tcp/127.0.0.1/{server.port}"
     assert as_another(f"{opened}; cat <&3") == "421 Only the account that runs this server is served.\r\n"
-    as_another(f"trap '' PIPE; {opened}; printf 'USER ftp\\r\\nPASS x\\r\\nMKD /theirs\\r\\n' >&3 2>&- ; cat <&3 2>&- || true")
+    as_another(
+        f"trap '' PIPE; {opened}; printf 'USER ftp\\r\\nPASS x\\r\\nMKD /theirs\\r\\n' >&3 2>&- ; cat <&3 2>&- || true"
+    )
     assert server.sessions == 0
     assert [path.name for path in folder.iterdir()] == ["file"]
 
