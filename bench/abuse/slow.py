@@ -18,10 +18,18 @@ _DESCRIPTION = b"GET /v0.10/openapi HTTP/1.1\r\nHost: localhost\r\n\r\n"
 class Crowd:
     """Connections that begin in the same way, and begin again when the server closes them."""
 
-    def __init__(self, target: Target, beginning: bytes, count: int, *, window: int = 0) -> None:
-        """window: octets of answers for which each has room; 0: the default."""
+    def __init__(
+        self,
+        address: tuple[str, int],
+        beginning: bytes,
+        count: int,
+        *,
+        window: int = 0,
+        sources: Iterator[str] | None = None,
+    ) -> None:
+        """window: octets of answers for which each has room; 0: the default. sources: their own addresses, in turn."""
         _allow_files(count + 200)
-        self._target, self._beginning, self._window = target, beginning, window
+        self._address, self._beginning, self._window, self._sources = address, beginning, window, sources
         self._selector = selectors.DefaultSelector()
         self.ended = 0
         for _ in range(count):
@@ -33,7 +41,9 @@ class Crowd:
             one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._window)
         one.settimeout(10)
         try:
-            one.connect(self._target.address)
+            if self._sources is not None:
+                one.bind((next(self._sources), 0))
+            one.connect(self._address)
             one.sendall(self._beginning)
         except OSError:
             one.close()
@@ -92,28 +102,28 @@ def _drip(crowd: Crowd, control: Control, octets: bytes = b"x", *, takes: bool =
 
 @attack("slow: 24 heads without an end")
 def heads(target: Target, control: Control) -> None:
-    _drip(Crowd(target, b"GET / HTTP/1.1\r\nX-Slow: ", 24), control)
+    _drip(Crowd(target.address, b"GET / HTTP/1.1\r\nX-Slow: ", 24), control)
 
 
 @attack("slow: 1,000 heads without an end")
 def many_heads(target: Target, control: Control) -> None:
-    _drip(Crowd(target, b"GET / HTTP/1.1\r\nX-Slow: ", 1000), control)
+    _drip(Crowd(target.address, b"GET / HTTP/1.1\r\nX-Slow: ", 1000), control)
 
 
 @attack("slow: 3,000 connections that say nothing")
 def silence(target: Target, control: Control) -> None:
-    _drip(Crowd(target, b"", 3000), control, b"")
+    _drip(Crowd(target.address, b"", 3000), control, b"")
 
 
 @attack("slow: 200 bodies that stop")
 def bodies(target: Target, control: Control) -> None:
-    _drip(Crowd(target, _HEAD + b"Content-Length: 60000\r\n\r\ngrant_type=", 200), control)
+    _drip(Crowd(target.address, _HEAD + b"Content-Length: 60000\r\n\r\ngrant_type=", 200), control)
 
 
 @attack("slow: 200 strangers announce 200 MB")
 def announced(target: Target, control: Control) -> None:
     head = b"POST /v0.10/transfer HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-    _drip(Crowd(target, head + b"Content-Length: %d\r\n\r\n" % (200 * _MB), 200), control, b"[" * 1000)
+    _drip(Crowd(target.address, head + b"Content-Length: %d\r\n\r\n" % (200 * _MB), 200), control, b"[" * 1000)
 
 
 @attack("slow: a user announces 200 MB 100 times")
@@ -121,9 +131,9 @@ def of_a_user(target: Target, control: Control) -> None:
     token = target.user("slow").token.encode()
     head = b"POST /v0.10/transfer HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     head += b"Authorization: Bearer " + token + b"\r\nContent-Length: %d\r\n\r\n" % (200 * _MB)
-    _drip(Crowd(target, head, 100), control, b"[" * 1000)
+    _drip(Crowd(target.address, head, 100), control, b"[" * 1000)
 
 
 @attack("slow: 100 readers that take nothing")
 def readers(target: Target, control: Control) -> None:
-    _drip(Crowd(target, _DESCRIPTION * 4, 100, window=4096), control, b"", takes=False)
+    _drip(Crowd(target.address, _DESCRIPTION * 4, 100, window=4096), control, b"", takes=False)
