@@ -36,6 +36,7 @@ WIRING = frozenset(
     {
         "transferapi.settings",
         "transferapi.urls",
+        "transferapi.asgi",
         "transferapi.wsgi",
         "transferapi.config",
         *(
