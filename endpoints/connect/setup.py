@@ -1,4 +1,4 @@
-"""The life of an agent's key pair: set up, renewed, revoked; and the agents of endpoints, as their managers see them."""
+"""The life of an agent's key pair: set up, renewed, revoked; and the agents of endpoints that a user manages."""
 
 from __future__ import annotations
 
