@@ -1,8 +1,8 @@
 """Restore a backup: verify, replace the database in one transaction that also holds every task, migrate, report.
 
-The transaction (decision 0064) is a session of `psql`, which is given the output of `pg_restore` between our own statements, and COMMIT
-only after all of the dump was read again with the digest of the manifest. The end of this process at any moment ends
-the session without COMMIT: the database is then as it was.
+The transaction (decision 0064) is a session of `psql`, which is given the output of `pg_restore` between our own
+statements, and COMMIT only after all of the dump was read again with the digest of the manifest. The end of this
+process at any moment ends the session without COMMIT: the database is then as it was.
 """
 
 from __future__ import annotations
