@@ -11,9 +11,8 @@ from identity.issuers.oauth_clients import parse_server
 from identity.issuers.oauth_errors import ServerAddressError
 from identity.vault.bindings import MYPROXY_PORT
 
-from . import network_use
+from . import assurance, network_use
 from .addresses.gate import valid_host
-from .assurance import field_checks
 from .errors import EndpointInvalidError, FieldNotSupportedError
 from .gridftp.third_party.data_path import LAST_SYSTEM_PORT
 from .models import Endpoint
@@ -227,8 +226,8 @@ _CLEARED_BY_NULL: dict[str, Check] = {
     "default_directory": _directory,
     "user_message": _text(4096, FORBIDDEN_IN_LINES),
     "user_message_link": _link,
-    "authentication_timeout_mins": field_checks.minutes,
-    "authentication_domains": field_checks.domains,
+    "authentication_timeout_mins": assurance.checked_minutes,
+    "authentication_domains": assurance.checked_domains,
     "myproxy_server": _myproxy_server,
     "myproxy_dn": _text(1024),
     "oauth_server": _oauth_server,

@@ -20,7 +20,7 @@ from identity.models import User
 from identity.user_names import canonical
 from identity.vault import store as vault
 
-from .assurance import demands
+from . import assurance
 from .errors import (
     EndpointExistsError,
     EndpointInvalidError,
@@ -33,11 +33,11 @@ from .errors import (
     TooManyNewEndpointsError,
 )
 from .fields import checked, checked_of_share, joined, wants_agent
+from .host_key_registration import check_jump_host, pinned
 from .models import Endpoint, Server
 from .permissions import Permission, administered, functional_shares, is_restricted, may, shared_with, visible
-from .servers.host_key_registration import check_jump_host, pinned
-from .servers.server_spec import DEFAULT_PORTS as DEFAULT_PORTS
-from .servers.server_spec import ServerSpec as ServerSpec
+from .server_spec import DEFAULT_PORTS as DEFAULT_PORTS
+from .server_spec import ServerSpec as ServerSpec
 from .signals import host_key_settled
 
 MAX_ENDPOINTS = 1000
@@ -97,7 +97,7 @@ def require(user: User, verb: Permission, endpoint: Endpoint) -> None:
     """Raises NotPermittedError; StepUpRequiredError where the endpoint demands another sign-in."""
     if not may(user, verb, endpoint):
         raise NotPermittedError(verb, endpoint)
-    demands.check(user, verb, endpoint)
+    assurance.check(user, verb, endpoint)
 
 
 def lock_existing(user: User, endpoint: Endpoint, verb: Permission) -> None:

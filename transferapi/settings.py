@@ -203,7 +203,7 @@ OAUTH2_PROVIDER: dict[str, Any] = {
         )
     },
 }  # fmt: skip
-#: Our TLS key in the setup keys of agents (`endpoints.connect.pins`).
+#: Our TLS key in the setup keys of agents (`endpoints.connect.setup_keys`).
 TLS_CERTIFICATE = CONFIG.tls_certificate
 CONNECT_PINS = CONFIG.connect_pins
 #: Requests a second of one user.

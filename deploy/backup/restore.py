@@ -1,8 +1,8 @@
 """Restore a backup: verify, replace the database in one transaction that also holds every task, migrate, report.
 
-The transaction is a session of `psql`, which is given the output of `pg_restore` between our own statements, and COMMIT
-only after all of the dump was read again with the digest of the manifest. The end of this process at any moment ends
-the session without COMMIT: the database is then as it was.
+The transaction (decision 0064) is a session of `psql`, which is given the output of `pg_restore` between our own
+statements, and COMMIT only after all of the dump was read again with the digest of the manifest. The end of this
+process at any moment ends the session without COMMIT: the database is then as it was.
 """
 
 from __future__ import annotations
@@ -27,9 +27,64 @@ from transferapi.tasks.states import Phase
 from transferapi.tasks.worker import leases
 from transferapi.timers import holds as timer_holds
 
-from . import archive, programs, sql
+from . import archive, programs
 from .archive import Backup
 from .dump import MOST_SECONDS
+
+#: A lock on the restore itself; what else holds a lock on a table ends it after the time that `programs` sets.
+BEGIN = "BEGIN;\nSELECT pg_catalog.pg_advisory_xact_lock(6401);\n"
+COMMIT = "\nCOMMIT;\n"
+
+#: Removes all tables, views, sequences and functions of the schema `public`, except those of extensions. The schema
+#: itself often belongs to somebody else.
+EMPTY = """
+DO $empty$ DECLARE one text; BEGIN
+    FOR one IN
+        SELECT format('DROP %s IF EXISTS %I.%I CASCADE',
+            CASE c.relkind WHEN 'v' THEN 'VIEW' WHEN 'm' THEN 'MATERIALIZED VIEW' WHEN 'S' THEN 'SEQUENCE'
+                ELSE 'TABLE' END, n.nspname, c.relname)
+        FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+        WHERE n.nspname = 'public' AND c.relkind IN ('r', 'p', 'v', 'm', 'S')
+            AND NOT EXISTS (SELECT FROM pg_depend d WHERE d.objid = c.oid AND d.deptype = 'e')
+        ORDER BY c.relkind = 'S'
+    LOOP EXECUTE one; END LOOP;
+    FOR one IN
+        SELECT format('DROP ROUTINE IF EXISTS %s CASCADE', p.oid::regprocedure) FROM pg_proc p
+        WHERE p.pronamespace = 'public'::regnamespace
+            AND NOT EXISTS (SELECT FROM pg_depend d WHERE d.objid = p.oid AND d.deptype = 'e')
+    LOOP EXECUTE one; END LOOP;
+END $empty$;
+"""
+
+#: Ended at each restore: sessions of the pages; links and codes that are used once; secrets that wait for a step.
+ENDED = (
+    "django_session", "identity_usersession", "identity_recoverylink", "identity_recoveryrequest",
+    "identity_signuprequest", "identity_invitation", "identity_pendingsecret", "oauth2_provider_grant",
+    "oauth2_provider_devicegrant",
+)  # fmt: skip
+#: Ended where the operator wants it, in this order (they name each other).
+TOKENS = (
+    "identity_signintoken", "oauth2_provider_refreshtoken", "oauth2_provider_accesstoken", "oauth2_provider_idtoken",
+    "identity_apitoken", "identity_scimtoken",
+)  # fmt: skip
+
+_DELETE = """
+DO $end$ DECLARE one text; BEGIN
+    FOREACH one IN ARRAY ARRAY[{tables}] LOOP
+        IF to_regclass('public.' || one) IS NOT NULL THEN EXECUTE format('DELETE FROM public.%I', one); END IF;
+    END LOOP;
+END $end$;
+"""
+
+
+def afterwards(reason: str, *, end_tokens: bool) -> str:
+    """Hold every task and timer, and end sessions. reason: of the hold, for the owners of the tasks."""
+    tables = ", ".join(f"'{name}'" for name in (*ENDED, *(TOKENS if end_tokens else ())))
+    literal = "'" + reason.replace("'", "''") + "'"
+    held = holds.HOLD_ALL.format(reason=literal) + timer_holds.HOLD_ALL
+    # `pg_restore` leaves the session without a search path.
+    return "\nSET LOCAL search_path = public, pg_catalog;\n" + held + _DELETE.format(tables=tables)
+
 
 #: Seconds for which sessions that end just now are waited for.
 TIMEOUT = 3.0
@@ -109,11 +164,11 @@ def replace_database(backup: Backup, server: int, *, replace: bool, end_tokens: 
         assert session.process.stdin is not None
         say = session.process.stdin.write
         try:
-            say((sql.BEGIN + (sql.EMPTY if replace else "")).encode())
+            say((BEGIN + (EMPTY if replace else "")).encode())
             digest = _copy(backup, reader, say, old_server=server < 17)
             if digest != backup.digest:
                 raise StackError("the file was changed while it was read: nothing was restored")
-            say((sql.afterwards(reason, end_tokens=end_tokens) + sql.COMMIT).encode())
+            say((afterwards(reason, end_tokens=end_tokens) + COMMIT).encode())
             session.process.stdin.close()
         except BrokenPipeError:
             session.process.wait()

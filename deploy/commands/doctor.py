@@ -1,20 +1,24 @@
-"""`waybill doctor`: looks at everything that the service needs, and says what to do."""
+"""`waybill doctor`: looks at everything that the service needs, and says what to do.
+
+The checks run side by side, each for a limited time.
+"""
 
 from __future__ import annotations
 
 import argparse
 import json
+import threading
+import time
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING
 
+from django.db import connections
+
+from deploy.doctor.findings import Check, Finding, error
 from transferapi.config import Config, ConfigError, load
 
 from .base import Commands, say, set_up_django
 from .check import running_here
-
-if TYPE_CHECKING:
-    from deploy.doctor.findings import Check, Finding
 
 _MARKS = ("ok", "warning", "ERROR")
 #: The names of the checks, in the order of the report.
@@ -40,7 +44,6 @@ def run_doctor(config: Config, arguments: argparse.Namespace) -> int:
     """Works without a database, and says so. Returns the worst severity."""
     config = running_here(config)
     set_up_django()
-    from deploy.doctor.run import run_all
 
     wanted = arguments.checks or NAMES
     checks = {name: check for name, check in _checks(arguments.mail).items() if name in wanted}
@@ -111,3 +114,36 @@ def _documents(found: Mapping[str, list[Finding]]) -> dict[str, list[dict[str, s
         name: [{"severity": one.severity.name, "text": one.text, "do": one.do} for one in each]
         for name, each in found.items()
     }
+
+
+#: Seconds for all checks together; they run at the same time. A connection to PostgreSQL may take 10 s.
+SECONDS = 30.0
+
+
+def run_all(checks: Mapping[str, Check], config: Config, seconds: float = SECONDS) -> dict[str, list[Finding]]:
+    """The findings of each check, those that it had made before the time was over included."""
+    found: dict[str, list[Finding]] = {name: [] for name in checks}
+    threads = {
+        name: threading.Thread(target=_run, args=(check, config, found[name]), name=f"doctor {name}", daemon=True)
+        for name, check in checks.items()
+    }
+    until = time.monotonic() + seconds
+    for thread in threads.values():
+        thread.start()
+    for name, thread in threads.items():
+        thread.join(max(0.0, until - time.monotonic()))
+        if thread.is_alive():
+            late = error(f"The check did not end within {seconds:g} s.", "See whether what it looks at hangs.")
+            found[name] = [*found[name], late]
+    return found
+
+
+def _run(check: Check, config: Config, found: list[Finding]) -> None:
+    try:
+        for one in check(config):
+            found.append(one)
+    except Exception as failure:
+        # Its text may contain private data.
+        found.append(error(f"The check itself failed: {type(failure).__name__}", "Please report this."))
+    finally:
+        connections.close_all()

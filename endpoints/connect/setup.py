@@ -1,4 +1,4 @@
-"""The life of an agent's key pair: set up, renewed, revoked."""
+"""The life of an agent's key pair: set up, renewed, revoked; and the agents of endpoints that a user manages."""
 
 from __future__ import annotations
 
@@ -22,14 +22,29 @@ from identity.gsi.printable import FORBIDDEN
 from identity.hidden import Secret
 from identity.models import User
 
-from . import agents, certificates, setup_keys
+from . import certificates, setup_keys
 from .errors import (
     AgentRefusedError,
     CertificateRequestError,
+    NoAgentError,
     SetupKeyExpiredError,
     SetupKeyUnknownError,
     SetupKeyUsedError,
 )
+
+
+def agent_of_endpoint(user: User, ref: str) -> Agent:
+    """The agent of an endpoint that this user manages. Raises the errors of `registry.resolve`, NoAgentError."""
+    return agent_row(registry.resolve(user, ref, Permission.MANAGE))
+
+
+def agent_row(endpoint: Endpoint) -> Agent:
+    """Raises NoAgentError."""
+    found = Agent.objects.filter(pk=endpoint.pk).first() if endpoint.personal else None
+    if found is None:
+        raise NoAgentError
+    return found
+
 
 #: The first octets of what an agent signs to renew its certificate; the chain follows.
 RENEWAL = b"waybill connect renew 1\0"
@@ -94,7 +109,7 @@ def revoke(user: User, ref: str, now: datetime | None = None) -> Endpoint:
     Raises the errors of `registry.resolve`, NoAgentError.
     """
     endpoint = registry.resolve(user, ref, Permission.MANAGE)
-    agent = agents.row_of(endpoint)
+    agent = agent_row(endpoint)
     Agent.objects.filter(pk=agent.pk).update(revoked_at=moment(now), setup_key_hash=None)
     return endpoint
 

@@ -14,7 +14,7 @@ from django.db.migrations.migration import Migration
 from django.db.migrations.operations.base import Operation
 from django.db.migrations.state import ModelState, ProjectState
 
-from deploy.upgrade.operations import flaws
+from deploy.upgrade.plan import flaws
 from transferapi.schema_version import CONTRACT, EXPAND, effect_of
 
 #: The last migration of each app that has no effect: they are older than the first release.

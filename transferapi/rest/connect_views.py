@@ -10,7 +10,7 @@ from django.views.decorators.debug import sensitive_variables
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from endpoints.connect import agents, setup, setup_keys
+from endpoints.connect import setup, setup_keys
 from endpoints.connect.presence import presence_of
 from endpoints.connect.program import program
 from endpoints.connect.setup import AgentVersion
@@ -70,7 +70,7 @@ class NewSetupKey(View):
 class AgentDetail(View):
     @description.operation("Show the agent of a personal endpoint", answer="agent")
     def get(self, request: Request, endpoint: str) -> Response:
-        found = agents.of(self.user, endpoint)
+        found = setup.agent_of_endpoint(self.user, endpoint)
         shown = connect_documents.ShownAgent(found, presence_of([found.endpoint_id])[found.endpoint_id])
         return Response(connect_documents.AGENT.document(shown))
 

@@ -15,8 +15,8 @@ from endpoints import pause_rules, registry
 from endpoints.activation import services as activation
 from endpoints.errors import EndpointInvalidError
 from endpoints.permissions import Permission
+from endpoints.program_removal import remove_programs
 from endpoints.registry import ServerSpec
-from endpoints.servers.program_removal import remove_programs
 from endpoints.sharing import access_rules, principals, roles, shares
 from endpoints.sharing.access_rules import RuleSpec
 from identity.provider import identities

@@ -13,11 +13,11 @@ from django.utils.translation import gettext_lazy as _
 from django.views.decorators.http import require_safe
 
 from endpoints import endpoint_view, pause_rules, registry
-from endpoints.connect import agents
+from endpoints.connect import setup
 from endpoints.errors import EndpointNotFoundError
 from endpoints.models import AccessRule, Endpoint, PauseRule, Role
 from endpoints.permissions import Permission, RoleName, may
-from endpoints.servers.server_spec import PINNED_SCHEMES
+from endpoints.server_spec import PINNED_SCHEMES
 from endpoints.sharing import access_rules, roles, shares
 from identity import groups
 from identity import linked_identities as linked
@@ -107,7 +107,7 @@ def _context(user: User, found: Endpoint) -> dict[str, Any]:
         "may": permitted,
         "now": now,
         "edited_jump_host": str(found.jump_host_id or ""),
-        "agent": agents.row_of(found) if found.personal and permitted["MANAGE"] else None,
+        "agent": setup.agent_row(found) if found.personal and permitted["MANAGE"] else None,
         **_servers(found),
         "shares": shares.mine(user, str(found.pk))[:MAX_SHOWN] if seen.shareable else [],
         **_access(user, found, edits_rules=seen.editable, appoints=permitted["APPOINT"]),

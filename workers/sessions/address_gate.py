@@ -11,7 +11,7 @@ from endpoints.connect.login import AGENT_PORT
 from endpoints.gridftp.faults import Fault, FaultError, FaultScope, Kind
 from endpoints.gridftp.third_party.data_path import DataAddress
 from endpoints.models import Endpoint
-from endpoints.servers.server_spec import JUMP_SCHEMES
+from endpoints.server_spec import JUMP_SCHEMES
 from endpoints.sharing.access import Access
 
 from .server_addresses import Place

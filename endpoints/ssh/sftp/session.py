@@ -2,21 +2,29 @@
 
 It has the methods of `GridFTPSession` that the engine and the registry use. Every method raises FaultError; after a
 fault of scope SESSION the session cannot be used any more.
+
+Entries of listings are made of the attributes of SFTP version 3. Its rename does not replace: a rename that does is
+made of several steps on servers without posix-rename@openssh.com.
 """
 
 from __future__ import annotations
 
 import asyncio
+import stat
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing, suppress
-from datetime import datetime
-from typing import Self, TypeVar
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any, Self, TypeVar
 
 import asyncssh
+from asyncssh.sftp import start_sftp_client
+from asyncssh.stream import SSHClientStreamSession
 
 from endpoints.gridftp.facts import Entry, FactsError
 from endpoints.gridftp.faults import Fault, FaultError, FaultScope, Kind, make_fault
 from endpoints.gridftp.listing import Allowance, check_name
+from endpoints.gridftp.patterns import folded_path
 from endpoints.gridftp.restriction import AllowedPath, not_restricted
 from endpoints.gridftp.streams.digest import ALGORITHMS, Digest
 from endpoints.gridftp.streams.file_streams import OctetBudget, OctetShare
@@ -25,10 +33,124 @@ from endpoints.ssh.bounded_connection import BoundedConnection
 from endpoints.ssh.connection import wire_of
 from identity.gsi.printable import quoted
 
-from .channel import open_channel
-from .entries import entry_of, has_link
 from .files import WINDOW, Answers, SftpReader, SftpWriter
-from .renaming import rename_by_hand
+
+#: Octets of one packet of ssh, as OpenSSH sends them.
+PACKET = 32768
+
+
+class _ChannelStream(SSHClientStreamSession[bytes]):
+    """A channel that reports the arrival of each packet."""
+
+    def __init__(self, moved: Callable[[], None]) -> None:
+        super().__init__()
+        self._moved = moved
+
+    def data_received(self, data: bytes, datatype: int | None) -> None:
+        self._moved()
+        super().data_received(data, datatype)
+
+
+async def open_channel(
+    connection: asyncssh.SSHClientConnection, moved: Callable[[], None], window: int
+) -> tuple[asyncssh.SSHWriter[bytes], asyncssh.SFTPClient]:
+    """Open a channel, and speak SFTP version 3 on it. window: octets that the server may send before we take them.
+
+    moved: called for each packet that arrives. Raises the errors of asyncssh.
+    """
+    channel, session = await connection.create_session(
+        lambda: _ChannelStream(moved), subsystem="sftp", encoding=None, window=window, max_pktsize=PACKET
+    )
+    assert isinstance(session, _ChannelStream)
+    writer, reader = asyncssh.SSHWriter(session, channel), asyncssh.SSHReader(session, channel)
+    loop = asyncio.get_running_loop()
+    return writer, await start_sftp_client(connection, loop, "replace", reader, writer, None, "strict", 3)
+
+
+_MAX_SIZE = 2**63 - 1
+
+
+def has_link(attrs: asyncssh.SFTPAttrs) -> bool:
+    """Whether these are the attributes of a symlink."""
+    return attrs.permissions is not None and stat.S_ISLNK(attrs.permissions)
+
+
+def entry_of(
+    name: str, attrs: asyncssh.SFTPAttrs, longname: bytes | str | None = None, *, target: str | None = None
+) -> Entry:
+    """An entry. longname: the line of `ls -l` in a listing, which has the names of owner and group."""
+    mode = attrs.permissions or 0
+    owner, group = _names(longname) if longname else ("", "")
+    return Entry(
+        name,
+        _kind(mode),
+        size=min(attrs.size or 0, _MAX_SIZE),
+        modified=datetime.fromtimestamp(attrs.mtime, UTC) if attrs.mtime is not None else None,
+        mode=f"{stat.S_IMODE(mode):04o}" if attrs.permissions is not None else "",
+        owner=owner or _number(attrs.uid),
+        group=group or _number(attrs.gid),
+        link_target=target,
+    )
+
+
+def _kind(mode: int) -> str:
+    if stat.S_ISDIR(mode):
+        return "dir"
+    special = mode and not stat.S_ISREG(mode) and stat.S_IFMT(mode)
+    return "OS.unix=special" if special and not stat.S_ISLNK(mode) else "link" if special else "file"
+
+
+def _names(longname: bytes | str) -> tuple[str, str]:
+    text = longname if isinstance(longname, str) else longname.decode("utf-8", "replace")
+    words = text.split(None, 4)
+    return (words[2], words[3]) if len(words) == 5 else ("", "")
+
+
+def _number(value: int | None) -> str:
+    return "" if value is None else str(value)
+
+
+_Ask = Callable[[Callable[[], Awaitable[Any]]], Awaitable[Any]]
+
+
+async def rename_by_hand(client: asyncssh.SFTPClient, ask: _Ask, source: bytes, target: bytes) -> None:
+    """Rename, and remove what is there first if the rename fails. ask: sends a request. Raises FaultError.
+
+    Most servers answer a plain failure both where the target exists and where the source is missing. So the target is
+    removed only after the server has shown both. A failure after the removal leaves the content under the old name,
+    and nothing under the new one; the fault says so.
+    """
+    try:
+        await ask(lambda: client.rename(source, target))
+        return
+    except FaultError as error:
+        if error.fault.kind not in (Kind.UNKNOWN, Kind.PATH_EXISTS) or not await _replaces(client, ask, source, target):
+            raise
+    await ask(lambda: client.remove(target))
+    try:
+        await ask(lambda: client.rename(source, target))
+    except FaultError as error:
+        old, new = (quoted(_path_field(path)) for path in (source, target))
+        why = f"{new} was removed, to be replaced by {old}, and then the rename failed. The content is in {old}."
+        raise FaultError(replace(error.fault, advice=f"{why} {error.fault.advice}".rstrip())) from None
+
+
+async def _replaces(client: asyncssh.SFTPClient, ask: _Ask, source: bytes, target: bytes) -> bool:
+    """Whether both are there, and are not one entry by two spellings of its name. Raises FaultError for no source."""
+    moved = await ask(lambda: client.lstat(source))
+    try:
+        there = await ask(lambda: client.lstat(target))
+    except FaultError as error:
+        if error.fault.kind is Kind.FILE_NOT_FOUND:
+            return False
+        raise
+    one_name = folded_path(_path_field(source)) == folded_path(_path_field(target))
+    return not (one_name and (moved.mtime, moved.size) == (there.mtime, there.size))
+
+
+def _path_field(path: bytes) -> str:
+    return path.decode("utf-8", "surrogateescape")
+
 
 _T = TypeVar("_T")
 #: Octets that the server may send before we have taken them: the window of a channel.

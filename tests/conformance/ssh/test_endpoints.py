@@ -19,8 +19,8 @@ from endpoints.errors import EndpointInvalidError, NotActivatedError
 from endpoints.gridftp.faults import FaultError, Kind
 from endpoints.models import Endpoint
 from endpoints.permissions import Permission
+from endpoints.program_removal import remove_programs
 from endpoints.registry import ServerSpec
-from endpoints.servers.program_removal import remove_programs
 from endpoints.ssh.keys import parse_ssh_key
 from identity.models import User
 from identity.vault import store as vault

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from endpoints import registry
-from endpoints.assurance import demands
+from endpoints import assurance, registry
 from endpoints.errors import EndpointInvalidError, StepUpRequiredError
 from endpoints.models import Endpoint
 from endpoints.permissions import Permission
@@ -99,10 +98,10 @@ def test_a_demand_without_a_domain_asks_for_no_identity(
     found = signed_in(identity="alice@gone.example")
     place = demand(ep1, authentication_timeout_mins=30)
     with proven_by(lambda: found), django_assert_num_queries(0):
-        demands.check(alice, Permission.BROWSE, place)
+        assurance.check(alice, Permission.BROWSE, place)
     demand(ep1, authentication_domains=["gone.example"])
     with proven_by(lambda: found), django_assert_num_queries(1), pytest.raises(StepUpRequiredError):
-        demands.check(alice, Permission.BROWSE, place)
+        assurance.check(alice, Permission.BROWSE, place)
 
 
 def test_a_name_of_this_service_is_of_its_domain(alice: User, ep1: Endpoint, settings: Any) -> None:

@@ -21,10 +21,10 @@ from django.core.mail import get_connection
 from django.test import override_settings
 
 from deploy import cli
+from deploy.commands import doctor
 from deploy.commands.doctor import NAMES, report
 from deploy.doctor import (
     authorities,
-    container,
     disk,
     files,
     keys,
@@ -32,7 +32,6 @@ from deploy.doctor import (
     mail,
     names,
     ports,
-    run,
     servers,
     settings,
     traces,
@@ -233,7 +232,7 @@ def test_a_monitor_that_is_the_gateway_of_docker_is_every_client_whose_address_i
     monitors: str, is_shared: bool
 ) -> None:
     config = load({"WAYBILL_MONITORS": monitors, "WAYBILL_FRONT_SERVERS": "10.213.77.2/32"})
-    found = container.shared(ROUTES, config.front_servers, config.monitors)
+    found = settings.shared(ROUTES, config.front_servers, config.monitors)
     if is_shared:
         only(found, "warning", "WAYBILL_MONITORS has 10.213.77.1")
     else:
@@ -241,8 +240,11 @@ def test_a_monitor_that_is_the_gateway_of_docker_is_every_client_whose_address_i
 
 
 def test_outside_of_a_container_no_gateway_is_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(container, "MARKS", ())
-    assert said(container.check(load({"WAYBILL_MONITORS": "0.0.0.0/0", "WAYBILL_FRONT_SERVERS": "0.0.0.0/0"}))) == []
+    monkeypatch.setattr(settings, "MARKS", ())
+    assert (
+        said(settings.check_container(load({"WAYBILL_MONITORS": "0.0.0.0/0", "WAYBILL_FRONT_SERVERS": "0.0.0.0/0"})))
+        == []
+    )
 
 
 def test_certificates_of_a_federation(tmp_path: Path) -> None:
@@ -538,7 +540,7 @@ def test_a_check_that_hangs_or_fails_spoils_no_other() -> None:
         yield good("fine")
 
     try:
-        found = run.run_all({"hang": hang, "fail": fail, "pass": pass_}, load({}), seconds=1.0)
+        found = doctor.run_all({"hang": hang, "fail": fail, "pass": pass_}, load({}), seconds=1.0)
     finally:
         held.set()
     assert [one.severity for one in found["hang"]] == [Severity.OK, Severity.ERROR]

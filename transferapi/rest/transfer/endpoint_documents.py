@@ -18,7 +18,7 @@ from endpoints.endpoint_view import EndpointView
 from endpoints.models import Endpoint, Server
 from endpoints.network_use import CUSTOM, MOST, WORDS, NetworkLimits, limits
 from endpoints.registry import canonical_name, entity_type, server_uri
-from endpoints.servers.server_spec import PINNED_SCHEMES
+from endpoints.server_spec import PINNED_SCHEMES
 from identity import shown_names as shown_identity
 from identity.models import User
 from transferapi.rest.openapi import types as t

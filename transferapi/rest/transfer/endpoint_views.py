@@ -12,8 +12,8 @@ from endpoints import bookmarks, endpoint_view, registry
 from endpoints.connect import setup_keys
 from endpoints.errors import EndpointInvalidError
 from endpoints.permissions import Permission
+from endpoints.program_removal import remove_programs
 from endpoints.registry import SearchFilters, SearchScope, ServerSpec
-from endpoints.servers.program_removal import remove_programs
 from transferapi.rest.http.base import View, result
 from transferapi.rest.http.errors import BadRequest, NotFound
 from transferapi.rest.http.parsing import Document, parse_id, query_page

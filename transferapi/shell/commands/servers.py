@@ -13,9 +13,9 @@ from endpoints.errors import EndpointInvalidError
 from endpoints.fields import host_and_port
 from endpoints.models import Endpoint, Server
 from endpoints.permissions import Permission
+from endpoints.program_removal import remove_programs
 from endpoints.registry import DEFAULT_PORTS, ServerSpec, server_spec, server_uri
-from endpoints.servers.program_removal import remove_programs
-from endpoints.servers.server_spec import PINNED_SCHEMES
+from endpoints.server_spec import PINNED_SCHEMES
 from identity.models import User
 from transferapi.rest.transfer import endpoint_documents
 from transferapi.shell.answers import answer, show

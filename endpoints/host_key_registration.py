@@ -12,18 +12,19 @@ from dataclasses import replace
 
 from django.conf import settings
 
-from endpoints import concurrency_limits
-from endpoints.activation import status as activation
-from endpoints.addresses import gate
-from endpoints.errors import EndpointInvalidError, NotActivatedError
-from endpoints.gridftp.connection import CONNECT_TIMEOUT
-from endpoints.gridftp.faults import FaultError
-from endpoints.gridftp.ftp_tls.login import shown_key
-from endpoints.gridftp.wire.answering import by_answer
-from endpoints.models import Endpoint
-from endpoints.servers.server_spec import JUMP_SCHEMES, SSH_SCHEMES, ServerSpec
 from identity.models import User
 from identity.vault.errors import VaultError
+
+from . import concurrency_limits
+from .activation import status as activation
+from .addresses import gate
+from .errors import EndpointInvalidError, NotActivatedError
+from .gridftp.connection import CONNECT_TIMEOUT
+from .gridftp.faults import FaultError
+from .gridftp.ftp_tls.login import shown_key
+from .gridftp.wire.answering import by_answer
+from .models import Endpoint
+from .server_spec import JUMP_SCHEMES, SSH_SCHEMES, ServerSpec
 
 
 def pinned(user: User, spec: ServerSpec, jump_host: Endpoint | None) -> ServerSpec:
@@ -47,7 +48,7 @@ def pinned(user: User, spec: ServerSpec, jump_host: Endpoint | None) -> ServerSp
 
 
 async def _read(user: User, spec: ServerSpec, jump_host: Endpoint | None) -> str:
-    from endpoints.ssh.connection import shown_host_key
+    from .ssh.connection import shown_host_key
 
     jump = await asyncio.to_thread(activation.jump, user.pk, jump_host)
     if jump is not None:

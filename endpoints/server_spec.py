@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
-from endpoints.addresses.gate import valid_host
-from endpoints.errors import EndpointInvalidError
-from endpoints.fields import joined
-from endpoints.ssh.keys import valid_fingerprint
 from identity.gsi.printable import FORBIDDEN
+
+from .addresses.gate import valid_host
+from .errors import EndpointInvalidError
+from .fields import joined
+from .ssh.keys import valid_fingerprint
 
 DEFAULT_PORTS = {"gsiftp": 2811, "ftp": 21, "sshftp": 22, "ssh": 22, "sftp": 22, "ftpes": 21}
 #: Servers that are identified by the key of their host.

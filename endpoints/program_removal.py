@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 
-from endpoints import concurrency_limits, registry
-from endpoints.errors import EndpointInvalidError
-from endpoints.models import Endpoint
-from endpoints.permissions import Permission
-from endpoints.sessions import opening
-from endpoints.sharing import access
 from identity.models import User
+
+from . import concurrency_limits, registry
+from .errors import EndpointInvalidError
+from .models import Endpoint
+from .permissions import Permission
+from .sessions import opening
+from .sharing import access
 
 
 def remove_programs(user: User, ref: str) -> tuple[Endpoint, bool]:
@@ -18,7 +19,7 @@ def remove_programs(user: User, ref: str) -> tuple[Endpoint, bool]:
 
     A folder with other files stays, with these files. Raises the errors of `operations`.
     """
-    from endpoints.ssh.accounts.account_login import AccountLogin, remove_program
+    from .ssh.accounts.account_login import AccountLogin, remove_program
 
     endpoint = registry.resolve(user, ref, Permission.BROWSE)
     servers = registry.servers(endpoint)

@@ -1,21 +1,24 @@
-"""Demands of an endpoint on the sign-in of whoever reads or writes there: its age, its domain, and a second factor.
+"""Demands of an endpoint on the sign-in of its users (step-up): its age, its domain, and a second factor.
 
 `registry.require` asks here, once, for operations and submissions. Tasks that were accepted go on: they were asked for
 by a person who met the demand then. Each run of a timer, which may be older than the demand, and outlive the identity
 that met it, asks for what is known without the person: whether the user still has an identity of the domain, and a
-second factor. A shared endpoint demands what its host demands, too.
+second factor. A shared endpoint demands what its host demands, too. The fields of
+the demand are checked here, too.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 
-from endpoints.errors import StepUpRequiredError
-from endpoints.models import Endpoint
-from endpoints.permissions import DATA, Permission
 from identity import linked_identities as linked
 from identity import one_time_codes, passkeys, sign_in_proof, user_names
 from identity.models import User
+
+from .errors import EndpointInvalidError, StepUpRequiredError
+from .models import Endpoint
+from .permissions import DATA, Permission
 
 
 def check(user: User, verb: Permission, endpoint: Endpoint) -> None:
@@ -55,3 +58,28 @@ def _could_meet(user: User, domains: Collection[str], *, second_factor: bool) ->
 def _is_of(user: User, found: sign_in_proof.SignInProof, domains: Collection[str]) -> bool:
     """Also whether the user still has the identity: a session or token may be older than its removal."""
     return found.domain in domains and linked.is_held(user, found.identity)
+
+
+#: Minutes that may be demanded (a year), and domains.
+MAX_MINUTES, MAX_DOMAINS = 366 * 24 * 60, 20
+_DOMAIN = re.compile(r"(?=.{1,253}\Z)[a-z0-9]([a-z0-9.-]*[a-z0-9])?\Z")
+
+
+def checked_minutes(field: str, value: object) -> int | None:
+    """Raises EndpointInvalidError."""
+    if value is None:
+        return None
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MAX_MINUTES:
+        raise EndpointInvalidError(field, f"Expected a number of minutes from 1 to {MAX_MINUTES}, or null.")
+    return value
+
+
+def checked_domains(field: str, value: object) -> list[str] | None:
+    """In lower case, each once; null or empty: none. Raises EndpointInvalidError."""
+    if value is None or value == []:
+        return None
+    if not isinstance(value, list) or len(value) > MAX_DOMAINS:
+        raise EndpointInvalidError(field, f"Expected a list of at most {MAX_DOMAINS} domains, or null.")
+    if not all(isinstance(name, str) and _DOMAIN.match(name.lower()) for name in value):
+        raise EndpointInvalidError(field, "Each of them is a domain such as example.org.")
+    return list(dict.fromkeys(name.lower() for name in value))

@@ -1,1 +1,0 @@
-"""Demands of endpoints on the sign-in of their users (step-up)."""
