@@ -57,7 +57,7 @@ test: test-tools ## install what the tests need, then lint and run all but the n
 	@$(MAKE) --no-print-directory --output-sync=target -j 2 lint compiled-tests
 	@$(VENV)/bin/pytest -n $(TEST_PROCESSES) -m "not nightly" </dev/null
 
-nightly: test-tools ## the tests of upgrades, of releases, of other Pythons, and of benchmarks: before a release, too
+nightly: test-tools ## the tests of upgrades, of releases and of benchmarks: before a release, too
 	@$(VENV)/bin/pytest -n 2 -m nightly </dev/null
 
 check: venv-test ## lint and the unit tests, in about a minute

@@ -19,7 +19,7 @@ from deploy.release.wheels import PYTHONS
 from deploy.stack.free_ports import free_port
 from transferapi.config import CHECKOUT
 
-pytestmark = [pytest.mark.nightly, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.timeout(900)
 #: The folder of versions that pyenv has, where the tests run by one of them.
 PYENV = Path(sys.base_prefix).parent if Path(sys.base_prefix).parent.name == "versions" else None
 

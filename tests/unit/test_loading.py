@@ -24,7 +24,7 @@ sys.exit(" ".join(name for name in unwanted if name in sys.modules) or 0)
 
 
 def test_the_roles_of_make_up_import_nearly_nothing_after_the_fork() -> None:
-    """What a role imports itself is not shared with the others: it was half of the memory of a worker."""
+    """Modules that a role imports itself are not shared with the others: they were half of the memory of a worker."""
     script = """
 import sys
 from deploy.stack import forked

@@ -49,7 +49,6 @@ def install(wheel: Path, extras: str, environment: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.nightly
 def test_the_wheel_runs_in_a_fresh_environment(folder: Path) -> None:
     _, wheel = release("HEAD", folder / "dist", ["packages"])
     assert re.fullmatch(r"waybill_transfer-[\d.]+-py3-none-any\.whl", wheel.name)
