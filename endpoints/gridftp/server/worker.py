@@ -131,6 +131,7 @@ class SessionWorker:
         watch = FileWatch(self.session, verb, argument)
         self.session.tell_octets = watch.under_way
         try:
+            self.session.channel.judge_waiting()
             self._check(command, line)
             assert command is not None
             command.handler(self.session, argument)

@@ -5,9 +5,11 @@ The tests with another account need root, which can start processes of another a
 
 from __future__ import annotations
 
+import errno
 import os
 import pwd
 import re
+import select
 import socket
 import subprocess
 import sys
@@ -19,6 +21,7 @@ import pytest
 from deploy.stack.child import spawn, stop, wait_ready
 from deploy.stack.free_ports import free_port
 from deploy.stack.places import drop_to
+from endpoints.gridftp.server.data.judged_listener import JudgedListener
 from endpoints.gridftp.server.peers import own_account, owner_of_peer
 from tests.gridftp.ftp_dialogue import Dialogue, accept, connect, listen, read_all
 from tests.waiting import eventually
@@ -166,6 +169,27 @@ def test_the_threads_and_sockets_of_passive_ports_end_with_them(server):
         assert dialogue.ask("NOOP").code == 200
         eventually(lambda: len(os.listdir("/proc/self/fd")) < before + 10, seconds=10)
         eventually(lambda: sum(one.name == "accepting" for one in threading.enumerate()) <= 1, seconds=10)
+
+
+class FullProcess(socket.socket):
+    """A listening socket of a process that may open no more files."""
+
+    def accept(self):
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+
+def test_a_process_without_room_for_a_connection_reports_it_to_who_accepts():
+    listening = FullProcess()
+    listening.bind(("127.0.0.1", 0))
+    listening.listen()
+    listening.setblocking(False)
+    judged = JudgedListener(listening, lambda _: True, 4)
+    with socket.create_connection(listening.getsockname()):
+        eventually(lambda: select.select([judged], [], [], 0)[0], seconds=10)
+        with pytest.raises(OSError, match="Too many open files"):
+            judged.accept()
+        judged.judge_all()
+    judged.close()
 
 
 @pytest.fixture

@@ -210,13 +210,17 @@ class DataChannel:
             ready += self._opened(found, accepting)
         return ready
 
+    def judge_waiting(self) -> None:
+        """Judge the connections that have come, where accounts are judged: before each command is answered."""
+        if isinstance(self._listener, JudgedListener):
+            self._listener.judge_all()
+
     def _already_connected(self) -> list[DataConnection]:
         """The first connections, where they wait in the queue of the listener already.
 
         They are judged before the client hears 150: then it may close at once.
         """
-        if isinstance(self._listener, JudgedListener):
-            self._listener.judge_all()
+        self.judge_waiting()
         fresh: list[DataConnection] = []
         while self._listener and not self.connections and not self._pending and self._is_ready(self._listener):
             self._accept(self._listener)

@@ -36,6 +36,8 @@ class JudgedListener:
         self._ready, self._signal = socket.socketpair()
         self._ready.setblocking(False)
         self._closed = False
+        #: Why the thread has ended: this process may open no more files.
+        self._failure: OSError | None = None
         threading.Thread(target=self._run, name="accepting", daemon=True).start()
 
     def fileno(self) -> int:
@@ -43,13 +45,14 @@ class JudgedListener:
 
     def judge_all(self) -> None:
         """Accept what has come, and wait for what the thread judges just now."""
-        while not self._closed and self._take_one():
+        while not (self._closed or self._failure) and self._take_one():
             pass
 
     def accept(self) -> socket.socket:
-        """The connection that came first. Raises BlockingIOError where there is none, NotAdmittedError."""
+        """The connection that came first. Raises BlockingIOError where there is none, NotAdmittedError, OSError."""
         with self._lock:
-            self._ready.recv(1)
+            if not self._ready.recv(1):
+                raise self._failure or ConnectionAbortedError
             sock = self._accepted.popleft()
         if sock is None:
             raise NotAdmittedError
@@ -70,9 +73,13 @@ class JudgedListener:
         poller.register(self._listener.fileno(), POLLIN)
         poller.register(self._signal.fileno(), POLLIN)
         with self._listener, self._signal:
-            while not self._closed:
-                poller.poll(_LONG)
-                self.judge_all()
+            try:
+                while not self._closed:
+                    poller.poll(_LONG)
+                    self.judge_all()
+            except OSError as error:
+                # The end of the pair shows it to `accept`.
+                self._failure = error
 
     def _take_one(self) -> bool:
         """Whether there was a connection."""
