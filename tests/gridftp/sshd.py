@@ -18,7 +18,12 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_ssh_private_key
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    PublicFormat,
+    load_pem_private_key,
+    load_ssh_private_key,
+)
 
 from deploy.endpoint.toolkit import server_program
 from deploy.stack.child import spawn, stop, wait_ready
@@ -72,7 +77,9 @@ def make_key(path: Path, kind: str, passphrase: str = "", *options: str) -> Path
     if not passphrase:
         path.touch(0o600)
         path.write_bytes(kept_keys.ssh_key(kind, *options))
-        public = load_ssh_private_key(path.read_bytes(), None).public_key()
+        # As in an OpenSSH file, or in PEM where the options say so.
+        load = load_ssh_private_key if b"OPENSSH" in path.read_bytes() else load_pem_private_key
+        public = load(path.read_bytes(), None).public_key()
         line = public.public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
         path.with_name(f"{path.name}.pub").write_text(f"{line} waybill test\n")
         return path

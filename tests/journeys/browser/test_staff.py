@@ -29,13 +29,13 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "transferapi.settings")
 import django
 django.setup()
 from identity import tokens
-from identity.linked import services
+from identity import linked_identities
 from identity.proven_identities import Proven
 from identity.models import Passkey, User
 user = User.objects.get(username=sys.argv[1])
 name = f"{user.username}.of-a-department-with-a-long-name@physics.uni.example.edu"
 issuer = "saml:https://idp.physics.uni.example.edu/idp/shibboleth/with/a/long/path"
-services.link(user, Proven.of(issuer, user.username, name, time.time(), name="Gina Gauss"), time.time())
+linked_identities.link(user, Proven.of(issuer, user.username, name, time.time(), name="Gina Gauss"), time.time())
 Passkey.objects.create(user=user, label="a key on the ring", credential_id=user.pk.bytes, public_key=b"2")
 tokens.make(user, "nightly")
 """

@@ -84,11 +84,11 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "transferapi.settings")
 import django
 django.setup()
 from identity import users
-from identity.linked import services
+from identity import linked_identities
 from identity.proven_identities import Proven
 name, linked = sys.argv[1:]
 proven = Proven.of("saml:https://idp.example.edu", linked, linked, time.time())
-print(services.link(users.named(name), proven, time.time()).pk)
+print(linked_identities.link(users.named(name), proven, time.time()).pk)
 """
 
 

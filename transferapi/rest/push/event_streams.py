@@ -22,7 +22,7 @@ from identity.hidden import Secret
 from identity.models import User
 from identity.provider import bearer
 from identity.provider.bearer import Bearer
-from transferapi.rest.http.authentication import Certified
+from transferapi.rest.http.authentication import Certified, SessionAuthentication
 from transferapi.rest.http.base import View
 from transferapi.rest.http.content_negotiation import FirstRenderer
 from transferapi.rest.http.errors import BadRequest
@@ -48,11 +48,16 @@ class StreamView(View):
     content_negotiation_class = FirstRenderer
 
     def stream(self, request: Request, scope: FeedScope, at: Cursor | None) -> HttpResponseBase:
-        """Raises TooManyStreamsError."""
+        """Raises TooManyStreamsError. A page gets 204: its browser reports no error then, and the page polls."""
         if request.method == "HEAD":
             return HttpResponse(content_type="text/event-stream")
         has_loop = isinstance(request._request, ASGIRequest)
-        event_broadcaster.current().check_room(scope.owner_id, in_thread=not has_loop)
+        try:
+            event_broadcaster.current().check_room(scope.owner_id, in_thread=not has_loop)
+        except TooManyStreamsError:
+            if isinstance(request.successful_authenticator, SessionAuthentication):
+                return HttpResponse(status=204)
+            raise
         body = (_LoopBody if has_loop else _ThreadBody)(scope, at, _may_listen(request, self.scope))
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         return StreamingHttpResponse(body, content_type="text/event-stream", headers=headers)

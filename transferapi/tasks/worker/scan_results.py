@@ -240,7 +240,7 @@ _UNSCANNED = """
 _ITEMS = """
     SELECT id, source_path, destination_path, recursive, attempts, extra FROM tasks_item
     WHERE task_id = %(task)s
-        AND position > coalesce((SELECT position FROM tasks_item WHERE id = %(after)s AND task_id = %(task)s), -1)
+        AND position > coalesce((SELECT position FROM tasks_item WHERE id = %(after)s), -1)
     ORDER BY position LIMIT %(limit)s"""
 
 _INSERT = """

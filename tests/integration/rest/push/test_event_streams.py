@@ -479,6 +479,15 @@ def test_streams_that_hold_threads_of_the_web_server_leave_most_for_requests(
     assert not any(listener.over for listener in open_ones)
 
 
+def test_a_page_without_room_for_its_stream_gets_an_answer_that_is_no_error(alice: User, settings: Any) -> None:
+    """A browser writes each status of an error to its console, and ends quietly at 204."""
+    settings.WEB_THREADS = 1
+    browser = Client()
+    browser.force_login(alice)
+    answer = browser.get("/v0.10/event_stream", headers={"Accept": "text/event-stream"})
+    assert (answer.status_code, answer.content) == (204, b"")
+
+
 def test_a_stream_that_holds_a_thread_ends_soon_after_its_client(
     alice: User, monkeypatch: pytest.MonkeyPatch, settings: Any
 ) -> None:
