@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import threading
 from email import message_from_bytes, policy
@@ -47,11 +48,9 @@ class MailServer:
                 threading.Thread(target=self._talk, args=(connection,), daemon=True).start()
 
     def _talk(self, connection: socket.socket) -> None:
-        with connection, connection.makefile("rwb") as stream:
-            try:
-                self._converse(cast(BinaryIO, stream))
-            except (OSError, ValueError):
-                return
+        # The end of the block sends what the stream still holds, to a client that may be gone.
+        with contextlib.suppress(OSError, ValueError), connection, connection.makefile("rwb") as stream:
+            self._converse(cast(BinaryIO, stream))
 
     def _converse(self, stream: BinaryIO) -> None:
         while self.mode == "drip" and not self.late.wait(0.02):
