@@ -43,7 +43,7 @@ class Interval(NamedTuple):
 
 #: The periodic jobs of this version. Another version may have written rows of other jobs.
 INTERVALS: Mapping[str, Interval] = {
-    "sweep": Interval(2.0, 60.0, Work.TASKS),
+    "sweep": Interval(2.0, 10.0, Work.TASKS),
     "pauses": Interval(2.0, 300.0, Work.TASKS),
     "renew": Interval(2.0, 300.0, Work.TASKS),
     "timers": Interval(5.0, 300.0, Work.TIMERS),
