@@ -42,6 +42,9 @@ SENTENCES = {
     "begin a sentence with its subject, not with 'What', 'Who' or 'Whose'": re.compile(
         r"(?:^|(?<=[.!?] ))(What|Who|Whose|Whom)\b(?![^.?!]*\?)"
     ),
+    "write 'None if it ...', not 'None: it ...'": re.compile(
+        r"""(?:\b(?:None|True|False)|""): (?:it|there|they|nobody|this)\b"""
+    ),
 }
 #: Folders whose strings users see.
 PRODUCT = ("deploy/", "endpoints/", "identity/", "transferapi/", "webui/", "workers/")
@@ -113,7 +116,7 @@ _ATTRIBUTES = re.compile(r'\b(class|id|href|name|for|src)="[^"]*"')
 
 
 def _of_code(path: Path, source: str) -> Iterator[tuple[int, str, Rules]]:
-    """Docstrings and comments; of the product also all other strings; of it and the benchmarks the names."""
+    """Docstrings, comments and names of tests; of the product also all other strings; of it and of bench all names."""
     shown, named = str(path).startswith(PRODUCT), str(path).startswith((*PRODUCT, "bench/"))
     yield from ((line, text, OF_PROSE) for line, text in _comments(source))
     if named:
@@ -126,8 +129,8 @@ def _of_code(path: Path, source: str) -> Iterator[tuple[int, str, Rules]]:
         if isinstance(node, ast.Constant) and (shown or node in docstrings):
             rules = OF_PROSE if node in docstrings else OF_SHOWN
             yield from ((line, text, rules) for line, text in _lines(node))
-        if named and (name := _defined(node)):
-            yield node.lineno, _words(name), METAPHOR  # type: ignore[attr-defined]
+        if (name := _defined(node)) and (named or name.startswith("test_")):
+            yield node.lineno, _words(name), WORDS if name.startswith("test_") else METAPHOR  # type: ignore[attr-defined]
 
 
 def _comments(source: str) -> Iterator[tuple[int, str]]:

@@ -34,7 +34,7 @@ from .commands import (
 from .commands.base import Commands, open_database, say
 from .commands.up import logs, up
 from .stack.account import closed_to, compile_for_all, go_on_as, own_account, owner_of, rights_over_files, take_over
-from .stack.errors import BusyError, StackError
+from .stack.errors import StackError
 from .stack.free_ports import in_use, is_free
 from .stack.home import Home
 
@@ -80,7 +80,7 @@ def leave_root(config: Config, arguments: argparse.Namespace) -> None:
     if arguments.run is run_up:
         if home.supervisor() is None and not is_free(config.port):
             # Before the modules are compiled, which takes seconds.
-            raise BusyError(in_use(config.port, "WAYBILL_PORT"))
+            raise StackError(in_use(config.port, "WAYBILL_PORT"))
         if account is None:
             account = own_account()
             take_over(home, account)

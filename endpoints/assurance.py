@@ -14,9 +14,10 @@ from collections.abc import Collection
 
 from identity import linked_identities as linked
 from identity import one_time_codes, passkeys, sign_in_proof, user_names
+from identity.error_categories import InvalidFieldError
 from identity.models import User
 
-from .errors import EndpointInvalidError, StepUpRequiredError
+from .errors import StepUpRequiredError
 from .models import Endpoint
 from .permissions import DATA, Permission
 
@@ -50,7 +51,8 @@ def _check(user: User, place: Endpoint, endpoint: Endpoint) -> None:
 
 def _could_meet(user: User, domains: Collection[str], *, second_factor: bool) -> bool:
     """Whether a sign-in of this user could meet the demand now, but for its age."""
-    names = [user_names.identity_name(user), *(row.username for row in linked.of(user))] if domains else []
+    own = [user_names.identity_name(user)] if user_names.is_of_this_service(user) else []
+    names = [*own, *(row.username for row in linked.of(user))] if domains else []
     has_domain = not domains or any(name.rpartition("@")[2].lower() in domains for name in names)
     return has_domain and (not second_factor or one_time_codes.enabled(user) or passkeys.usable(user))
 
@@ -66,20 +68,20 @@ _DOMAIN = re.compile(r"(?=.{1,253}\Z)[a-z0-9]([a-z0-9.-]*[a-z0-9])?\Z")
 
 
 def checked_minutes(field: str, value: object) -> int | None:
-    """Raises EndpointInvalidError."""
+    """Raises InvalidFieldError."""
     if value is None:
         return None
     if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MAX_MINUTES:
-        raise EndpointInvalidError(field, f"Expected a number of minutes from 1 to {MAX_MINUTES}, or null.")
+        raise InvalidFieldError(field, f"Expected a number of minutes from 1 to {MAX_MINUTES}, or null.")
     return value
 
 
 def checked_domains(field: str, value: object) -> list[str] | None:
-    """In lower case, each once; null or empty: none. Raises EndpointInvalidError."""
+    """In lower case, each once; null or empty: none. Raises InvalidFieldError."""
     if value is None or value == []:
         return None
     if not isinstance(value, list) or len(value) > MAX_DOMAINS:
-        raise EndpointInvalidError(field, f"Expected a list of at most {MAX_DOMAINS} domains, or null.")
+        raise InvalidFieldError(field, f"Expected a list of at most {MAX_DOMAINS} domains, or null.")
     if not all(isinstance(name, str) and _DOMAIN.match(name.lower()) for name in value):
-        raise EndpointInvalidError(field, "Each of them is a domain such as example.org.")
+        raise InvalidFieldError(field, "Each of them is a domain such as example.org.")
     return list(dict.fromkeys(name.lower() for name in value))

@@ -9,18 +9,12 @@ from django.db import transaction
 from django.db.models import QuerySet
 
 from identity.database_rows import unless_taken
+from identity.error_categories import InvalidFieldError, RefusedError
 from identity.gsi.printable import FORBIDDEN
 from identity.models import User
 
 from . import registry
-from .errors import (
-    BookmarkExistsError,
-    BookmarkInvalidError,
-    BookmarkNotFoundError,
-    EndpointDeletedError,
-    EndpointNotFoundError,
-    TooManyBookmarksError,
-)
+from .errors import BOOKMARK_EXISTS, ENDPOINT_DELETED, TOO_MANY_BOOKMARKS, BookmarkNotFoundError, EndpointNotFoundError
 from .models import Bookmark, Endpoint
 from .paths import MAX_PATH
 from .permissions import Permission, reachable, visible
@@ -41,7 +35,7 @@ def names_of_endpoints(user: User, rows: Sequence[Bookmark]) -> dict[uuid.UUID, 
 
 
 def get(user: User, bookmark_id: uuid.UUID) -> Bookmark:
-    """Raises BookmarkNotFoundError."""
+    """A bookmark of the user. Raises BookmarkNotFoundError."""
     found = _of(user).filter(pk=bookmark_id).first()
     if found is None:
         raise BookmarkNotFoundError(str(bookmark_id))
@@ -51,7 +45,7 @@ def get(user: User, bookmark_id: uuid.UUID) -> Bookmark:
 def create(user: User, *, name: str, endpoint: str, path: str, pinned: bool = False) -> Bookmark:
     """Save a folder of an endpoint that the user may view.
 
-    Raises EndpointNotFoundError, BookmarkInvalidError, BookmarkExistsError, TooManyBookmarksError.
+    Raises EndpointNotFoundError, InvalidFieldError, BOOKMARK_EXISTS, TOO_MANY_BOOKMARKS.
     """
     found = registry.resolve(user, endpoint, Permission.VIEW)
     row = Bookmark(user=user, endpoint=found, name=_name(name), path=_path(path), pinned=pinned)
@@ -59,7 +53,7 @@ def create(user: User, *, name: str, endpoint: str, path: str, pinned: bool = Fa
         # Serialise per user: otherwise two concurrent requests could both pass the limit.
         list(User.objects.select_for_update(no_key=True).filter(pk=user.pk).values_list("pk"))
         if Bookmark.objects.filter(user=user).count() >= MAX_BOOKMARKS:
-            raise TooManyBookmarksError(MAX_BOOKMARKS)
+            raise RefusedError(TOO_MANY_BOOKMARKS, limit=MAX_BOOKMARKS)
         _save(row)
     return row
 
@@ -67,7 +61,7 @@ def create(user: User, *, name: str, endpoint: str, path: str, pinned: bool = Fa
 def update(
     user: User, bookmark_id: uuid.UUID, *, name: str | None = None, path: str | None = None, pinned: bool | None = None
 ) -> Bookmark:
-    """Change the fields that are not None. Raises BookmarkNotFoundError, BookmarkInvalidError, BookmarkExistsError."""
+    """Change the fields that are not None. Raises BookmarkNotFoundError, InvalidFieldError, BOOKMARK_EXISTS."""
     row = get(user, bookmark_id)
     given: Mapping[str, object] = {
         "name": None if name is None else _name(name),
@@ -83,7 +77,7 @@ def update(
 
 
 def delete(user: User, bookmark_id: uuid.UUID) -> None:
-    """Raises BookmarkNotFoundError."""
+    """Delete a bookmark of the user. Raises BookmarkNotFoundError."""
     deleted, _ = _of(user).filter(pk=bookmark_id).delete()
     if not deleted:
         raise BookmarkNotFoundError(str(bookmark_id))
@@ -92,14 +86,14 @@ def delete(user: User, bookmark_id: uuid.UUID) -> None:
 def show_endpoint(user: User, ref: str) -> Endpoint:
     """The endpoint, if the user may view it.
 
-    Raises EndpointNotFoundError, or EndpointDeletedError when the user has a bookmark of it: the user then knows that
+    Raises EndpointNotFoundError, or ENDPOINT_DELETED when the user has a bookmark of it: the user then knows that
     it existed, and clients that list bookmarks continue after this error only.
     """
     try:
         return registry.resolve(user, ref, Permission.VIEW)
     except EndpointNotFoundError:
         if _remembers(user, ref):
-            raise EndpointDeletedError(ref) from None
+            raise RefusedError(ENDPOINT_DELETED, ref=ref) from None
         raise
 
 
@@ -117,15 +111,15 @@ def _remembers(user: User, ref: str) -> bool:
 
 
 def _save(row: Bookmark, changed: list[str] | None = None) -> None:
-    with unless_taken("bookmark_name_unique", BookmarkExistsError(row.name)):
+    with unless_taken("bookmark_name_unique", RefusedError(BOOKMARK_EXISTS, name=row.name)):
         row.save(force_insert=changed is None, update_fields=changed)
 
 
 def _name(text: str) -> str:
     if not text.strip() or text != text.strip():
-        raise BookmarkInvalidError("name", "A name must not be empty, or begin or end with a blank.")
+        raise InvalidFieldError("name", "A name must not be empty, or begin or end with a blank.")
     if len(text) > MAX_NAME or FORBIDDEN.search(text):
-        raise BookmarkInvalidError("name", f"A name has at most {MAX_NAME} characters, and no control ones.")
+        raise InvalidFieldError("name", f"A name has at most {MAX_NAME} characters, and no control ones.")
     return text
 
 
@@ -133,10 +127,10 @@ def _path(text: str) -> str:
     """A folder path, with a slash at its end. `~/data` becomes `/~/data`."""
     path = "/" + text if text == "~" or text.startswith("~/") else text
     if not path.startswith("/") or ".." in path.split("/"):
-        raise BookmarkInvalidError("path", 'A path begins with / or /~/, and has no ".." components.')
+        raise InvalidFieldError("path", 'A path begins with / or /~/, and has no ".." components.')
     if FORBIDDEN.search(path):
-        raise BookmarkInvalidError("path", "The path of a bookmark must be UTF-8 without control characters.")
+        raise InvalidFieldError("path", "The path of a bookmark must be UTF-8 without control characters.")
     path = path.rstrip("/") + "/"
     if len(path.encode()) > MAX_PATH:
-        raise BookmarkInvalidError("path", f"A path has at most {MAX_PATH} octets.")
+        raise InvalidFieldError("path", f"A path has at most {MAX_PATH} octets.")
     return path

@@ -30,6 +30,8 @@ SIGN_INS = ConcurrencyLimit(2, 4)
 OPERATIONS = ConcurrencyLimit(4, 6)
 #: Files that are read or written for clients. Each has a slot of OPERATIONS too, and leaves some for listings.
 FILES = ConcurrencyLimit(2, 3)
+#: Bodies of requests that are read while they arrive; milliseconds, where a server in front has kept the body.
+BODIES = ConcurrencyLimit(3, 5)
 #: Octets of memory: 100,000 names of 255 octets need less than `per_user`. A process has 400 MB.
 MEMORY = ConcurrencyLimit(100 * 10**6, 160 * 10**6)
 #: Seconds that a listing sleeps at most after a portion of its work.
@@ -39,6 +41,7 @@ MAX_PAUSE = 0.02
 _lock = threading.RLock()
 _waiting: Counter[uuid.UUID] = Counter()
 _files: Counter[uuid.UUID] = Counter()
+_bodies: Counter[uuid.UUID] = Counter()
 _reserved: Counter[uuid.UUID] = Counter()
 
 
@@ -81,7 +84,7 @@ class RequestSlot:
     def __init__(self, user_id: uuid.UUID, limit: ConcurrencyLimit) -> None:
         """Raises TooManyWaitingError at once when no slot is free."""
         self._user_id = user_id
-        self._counter = _files if limit is FILES else _waiting
+        self._counter = _files if limit is FILES else _bodies if limit is BODIES else _waiting
         self.reserved = 0
         self._taken = False
         with _lock:

@@ -22,6 +22,7 @@ from .activation.status import ActivationStatus
 from .connect.presence import Presence, presence_of
 from .models import Endpoint
 from .permissions import Permission, RoleName
+from .protocols import USUAL
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +100,7 @@ def named_like(user: User, pattern: str, *, limit: int) -> list[str]:
 def usual_scheme(endpoint: Endpoint) -> str:
     """The scheme of a new server whose user names none: that of the other servers."""
     beside = registry.servers(endpoint)
-    return beside[0].scheme if beside else "gsiftp"
+    return beside[0].scheme if beside else USUAL
 
 
 def activated_by(user: User) -> set[uuid.UUID]:

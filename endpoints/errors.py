@@ -3,50 +3,7 @@
 An endpoint that a user may not view does not exist for this user; an action that a user may not do on an endpoint that
 the user may view is refused.
 
-    RegistryError
-        EndpointNotFoundError(ref)
-        EndpointExistsError(canonical_name)
-        EndpointInvalidError(field, reason)
-            FieldNotSupportedError(field, reason)
-        NotPermittedError(verb, endpoint)
-        PathNotPermittedError(endpoint, path)
-        ServerNotFoundError(ref)
-        ServerExistsError(uri)
-        TooManyEndpointsError(limit)
-            TooManyNewEndpointsError(limit)      the user has created so many in a day, deleted ones included
-        EndpointsFixedError                      a session that is restricted to some endpoints creates none
-        EndpointDeletedError(ref)                the user had a bookmark of it
-        BookmarkNotFoundError(ref)
-        BookmarkExistsError(name)
-        BookmarkInvalidError(field, reason)
-        TooManyBookmarksError(limit)
-        NotSharedError(endpoint)                 only shared endpoints have access rules
-        RuleNotFoundError(ref)
-        RuleExistsError(path)                    the principal has a rule for this path
-        TooManyRulesError(limit)
-        SymlinkRefusedError(endpoint)            no symbolic link is made on a shared endpoint
-        RoleNotFoundError(ref)
-        RoleExistsError(role)
-        OwnerStaysError(endpoint)                nobody can take the owner's role away
-        TooManyRolesError(limit)
-        PauseRuleNotFoundError(ref)
-        PauseRuleNotEditableError                a manager of the host endpoint made the rule
-        TooManyPauseRulesError(limit)
-        OperationPausedError(endpoint, operation, messages)
-        NoFileError(path)                        a folder, or another thing without content
-        FileTooLargeError(limit)                 the file must be moved by a transfer
-        UploadOffsetError(received)              the upload goes on from another offset
-            UploadLostError                      nothing is left: it begins anew
-        UploadBusyError                          another request writes a part of this upload
-        TooManyUploadsError(limit)
-        TargetExistsError(path)                   the upload was to replace nothing
-
-    ActivationError(reason)
-        NotActivatedError(endpoint, reason)      the user has no valid credential for this endpoint
-        RequirementError(field, reason)          a value of the form makes no sense
-        CredentialRefusedError(flaw, reason)     the credential is not good enough
-        DelegationUnknownError(reason)           a proxy for a request that is not known
-        TooManyWaitingError(reason)              too many requests wait for such servers; it may succeed later
+Most of them are values: a sentence, with the facts of the case in braces.
 """
 
 from __future__ import annotations
@@ -58,49 +15,58 @@ from identity.error_categories import (
     CategorizedError,
     Category,
     GivenReasonError,
-    InvalidFieldError,
-    LimitExceededError,
     NotFoundError,
+    Refusal,
 )
 from identity.models import User
 
 from .models import Endpoint
 from .permissions import Permission
 
+ENDPOINT_EXISTS = Refusal(Category.EXISTS, "An endpoint named '{name}' exists already")
+SERVER_EXISTS = Refusal(Category.EXISTS, "The endpoint has the server {uri} already")
+SYMLINK_REFUSED = Refusal(
+    Category.PERMISSION_DENIED, "No symbolic links are made on shared endpoints", "EndpointPermissionDenied"
+)
+RULE_EXISTS = Refusal(Category.EXISTS, "There is a rule for that principal and the path '{path}'")
+TOO_MANY_RULES = Refusal(Category.LIMIT_EXCEEDED, "A shared endpoint has at most {limit} rules")
+ROLE_EXISTS = Refusal(Category.EXISTS, "The principal is {role} already")
+OWNER_STAYS = Refusal(Category.CONFLICT, "The owner of an endpoint stays its administrator")
+TOO_MANY_ROLES = Refusal(Category.LIMIT_EXCEEDED, "An endpoint has at most {limit} roles")
+TOO_MANY_ENDPOINTS = Refusal(Category.LIMIT_EXCEEDED, "A user has at most {limit} endpoints")
+TOO_MANY_NEW_ENDPOINTS = Refusal(
+    Category.LIMIT_EXCEEDED, "A user creates at most {limit} endpoints in a day, deleted ones included: go on tomorrow"
+)
+ENDPOINTS_FIXED = Refusal(
+    Category.PERMISSION_DENIED, "The key of this session is restricted to some endpoints: it cannot create others"
+)
+#: The endpoint is gone for this user, who has seen it once.
+ENDPOINT_DELETED = Refusal(Category.NOT_FOUND, "The endpoint '{ref}' is gone", "EndpointDeleted")
+BOOKMARK_EXISTS = Refusal(Category.EXISTS, "You have a bookmark named '{name}' already")
+TOO_MANY_BOOKMARKS = Refusal(Category.LIMIT_EXCEEDED, "A user has at most {limit} bookmarks")
+PAUSE_RULE_NOT_EDITABLE = Refusal(Category.PERMISSION_DENIED, "A manager of the host made this pause rule")
+TOO_MANY_PAUSE_RULES = Refusal(Category.LIMIT_EXCEEDED, "An endpoint has at most {limit} rules")
+NO_FILE = Refusal(Category.INVALID, "This is not a file, so that it has no content: {path}", "ClientError.NotAFile")
+#: limit: octets.
+FILE_TOO_LARGE = Refusal(
+    Category.LIMIT_EXCEEDED,
+    "The service passes on at most {limit} octets at a time; move more with a transfer.",
+    "ClientError.FileTooLarge",
+)
+TOO_MANY_UPLOADS = Refusal(
+    Category.LIMIT_EXCEEDED, "A user has at most {limit} unfinished uploads; finish some, or delete them"
+)
+#: No request was made for this proxy chain, or it was used already, or it is too old.
+DELEGATION_UNKNOWN = Refusal(Category.INVALID, "{reason}", "ClientError.ActivationExpired")
 
-class RegistryError(CategorizedError):
-    """The root of this tree."""
 
-
-@dataclass(eq=False)
-class _EndpointError(RegistryError):
-    """An error that names nothing but its endpoint."""
-
-    endpoint: Endpoint
-
-
-class EndpointNotFoundError(RegistryError, NotFoundError):
+class EndpointNotFoundError(NotFoundError):
+    code = "EndpointNotFound"
     kind = "endpoint"
 
 
 @dataclass(eq=False)
-class EndpointExistsError(RegistryError):
-    category = Category.EXISTS
-    template = "An endpoint named '{self.canonical_name}' exists already"
-
-    canonical_name: str
-
-
-class EndpointInvalidError(RegistryError, InvalidFieldError):
-    pass
-
-
-class FieldNotSupportedError(EndpointInvalidError):
-    """The field would promise something that this service does not do."""
-
-
-@dataclass(eq=False)
-class NotPermittedError(RegistryError):
+class NotPermittedError(CategorizedError):
     category = Category.PERMISSION_DENIED
     template = "You do not have permission for this on this endpoint"
 
@@ -108,13 +74,14 @@ class NotPermittedError(RegistryError):
     endpoint: Endpoint
 
 
-class StepUpRequiredError(RegistryError):
+class StepUpRequiredError(CategorizedError):
     """The endpoint demands another sign-in. domains: of the identity; minutes: its greatest age; empty, None: any.
 
     second_factor: whether a password alone does not suffice.
     """
 
     category = Category.PERMISSION_DENIED
+    code = "AuthorizationRequired"
     template = "{self.reason}"
 
     def __init__(
@@ -148,130 +115,32 @@ class StepUpRequiredError(RegistryError):
 
 
 @dataclass(eq=False)
-class PathNotPermittedError(RegistryError):
+class PathNotPermittedError(CategorizedError):
     """No rule of this shared endpoint gives the user this path. path: as the user named it."""
 
     category = Category.PERMISSION_DENIED
+    code = "EndpointPermissionDenied"
     template = "No access rule gives you '{self.path}'"
 
     endpoint: Endpoint
     path: str
 
 
-class ServerNotFoundError(RegistryError, NotFoundError):
-    kind = "server"
-
-
 @dataclass(eq=False)
-class ServerExistsError(RegistryError):
-    category = Category.EXISTS
-    template = "The endpoint has the server {self.uri} already"
-
-    uri: str
-
-
-class NotSharedError(_EndpointError):
+class NotSharedError(CategorizedError):
     category = Category.INVALID
     template = "This is not a shared endpoint, so it has no access rules"
 
-
-class SymlinkRefusedError(_EndpointError):
-    category = Category.PERMISSION_DENIED
-    template = "No symbolic links are made on shared endpoints"
+    endpoint: Endpoint
 
 
-class RuleNotFoundError(RegistryError, NotFoundError):
-    kind = "access rule"
-
-
-@dataclass(eq=False)
-class RuleExistsError(RegistryError):
-    category = Category.EXISTS
-    template = "There is a rule for that principal and the path '{self.path}'"
-
-    path: str
-
-
-class TooManyRulesError(RegistryError, LimitExceededError):
-    template = "A shared endpoint has at most {self.limit} rules"
-
-
-class RoleNotFoundError(RegistryError, NotFoundError):
-    kind = "role"
-
-
-@dataclass(eq=False)
-class RoleExistsError(RegistryError):
-    category = Category.EXISTS
-    template = "The principal is {self.role} already"
-
-    role: str
-
-
-class OwnerStaysError(_EndpointError):
-    category = Category.CONFLICT
-    template = "The owner of an endpoint stays its administrator"
-
-
-class TooManyRolesError(RegistryError, LimitExceededError):
-    template = "An endpoint has at most {self.limit} roles"
-
-
-class TooManyEndpointsError(RegistryError, LimitExceededError):
-    template = "A user has at most {self.limit} endpoints"
-
-
-class TooManyNewEndpointsError(TooManyEndpointsError):
-    template = "A user creates at most {self.limit} endpoints in a day, deleted ones included: go on tomorrow"
-
-
-class EndpointsFixedError(RegistryError):
-    category = Category.PERMISSION_DENIED
-    template = "The key of this session is restricted to some endpoints: it cannot create others"
-
-
-class EndpointDeletedError(RegistryError, NotFoundError):
-    """The endpoint is gone for this user, who has seen it once."""
-
-    kind = "endpoint"
-    template = "The endpoint '{self.ref}' is gone"
-
-
-class BookmarkNotFoundError(RegistryError, NotFoundError):
+class BookmarkNotFoundError(NotFoundError):
+    code = "BookmarkNotFound"
     kind = "bookmark"
 
 
 @dataclass(eq=False)
-class BookmarkExistsError(RegistryError):
-    category = Category.EXISTS
-    template = "You have a bookmark named '{self.name}' already"
-
-    name: str
-
-
-class BookmarkInvalidError(RegistryError, InvalidFieldError):
-    pass
-
-
-class TooManyBookmarksError(RegistryError, LimitExceededError):
-    template = "A user has at most {self.limit} bookmarks"
-
-
-class PauseRuleNotFoundError(RegistryError, NotFoundError):
-    kind = "pause rule"
-
-
-class PauseRuleNotEditableError(RegistryError):
-    category = Category.PERMISSION_DENIED
-    template = "A manager of the host made this pause rule"
-
-
-class TooManyPauseRulesError(RegistryError, LimitExceededError):
-    template = "An endpoint has at most {self.limit} rules"
-
-
-@dataclass(eq=False)
-class OperationPausedError(RegistryError):
+class OperationPausedError(CategorizedError):
     """`operation`: the flag of the rules that stop it (`pause_rules.PausableOperation`); `messages`: their texts."""
 
     category = Category.CONFLICT
@@ -281,26 +150,35 @@ class OperationPausedError(RegistryError):
     operation: str
     messages: tuple[str, ...]
 
+    def __post_init__(self) -> None:
+        #: The endpoint has not failed, and a client that tries again has no success: it sees this by the code.
+        self.code = f"ExternalError.{_PAUSED[self.operation]}.GCPaused"
+
+    @property
+    def full_message(self) -> str:
+        endpoint = self.endpoint
+        lines = [f"Endpoint: {endpoint.owner.username}#{endpoint.name} ({endpoint.pk})", f"Message: {self.message}"]
+        lines += ["---", *(f"Details: {message}" for message in self.messages)] if self.messages else []
+        return "\n".join(lines)
+
+
+#: The names of operations in codes, by the flag of the pause rule that stops them.
+_PAUSED = {
+    "pause_ls": "DirListingFailed",
+    "pause_mkdir": "MkdirFailed",
+    "pause_rename": "RenameFailed",
+    "pause_symlink": "SymlinkFailed",
+    "pause_task_transfer_read": "DownloadFailed",
+    "pause_task_transfer_write": "UploadFailed",
+}
+
 
 @dataclass(eq=False)
-class NoFileError(RegistryError):
-    category = Category.INVALID
-    template = "This is not a file, so that it has no content: {self.path}"
-
-    path: str
-
-
-class FileTooLargeError(RegistryError, LimitExceededError):
-    """`limit`: in octets."""
-
-    template = "The service passes on at most {self.limit} octets at a time; move more with a transfer."
-
-
-@dataclass(eq=False)
-class UploadOffsetError(RegistryError):
+class UploadOffsetError(CategorizedError):
     """`received`: the offset from which the upload goes on."""
 
     category = Category.CONFLICT
+    code = "UploadOffset"
     template = "The upload goes on from octet {self.received}."
 
     received: int
@@ -315,21 +193,18 @@ class UploadLostError(UploadOffsetError):
         super().__init__(0)
 
 
-class UploadBusyError(RegistryError):
+class UploadBusyError(CategorizedError):
     """It goes on as soon as that request has ended."""
 
     category = Category.TOO_MANY_REQUESTS
+    code = "UploadBusy"
     template = "Another request writes this file just now; ask how much has been received, and go on there."
     #: Seconds.
     retry_after = 5
 
 
-class TooManyUploadsError(RegistryError, LimitExceededError):
-    template = "A user has at most {self.limit} unfinished uploads; finish some, or delete them"
-
-
 @dataclass(eq=False)
-class TargetExistsError(RegistryError):
+class TargetExistsError(CategorizedError):
     category = Category.EXISTS
     template = "There is something of this name already, and nothing is to be replaced: {self.path}"
 
@@ -342,6 +217,7 @@ class ActivationError(GivenReasonError):
 
 class NotActivatedError(ActivationError):
     category = Category.INVALID
+    code = "ClientError.ActivationRequired"
 
     def __init__(self, endpoint: Endpoint, reason: str) -> None:
         super().__init__(reason)
@@ -367,12 +243,7 @@ class CredentialRefusedError(ActivationError):
     def __init__(self, flaw: str, reason: str) -> None:
         super().__init__(reason)
         self.flaw = flaw
-
-
-class DelegationUnknownError(ActivationError):
-    """No request was made for this proxy chain, or it was used already, or it is too old."""
-
-    category = Category.INVALID
+        self.code = f"ClientError.CredentialRefused.{flaw}"
 
 
 class TooManyWaitingError(ActivationError):

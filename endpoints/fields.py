@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from urllib.parse import urlsplit
 
+from identity.error_categories import NOT_SUPPORTED, InvalidFieldError
 from identity.gsi.printable import FORBIDDEN, FORBIDDEN_IN_LINES
 from identity.issuers.oauth_clients import parse_server
 from identity.issuers.oauth_errors import ServerAddressError
@@ -13,7 +14,6 @@ from identity.vault.bindings import MYPROXY_PORT
 
 from . import assurance, network_use
 from .addresses.gate import valid_host
-from .errors import EndpointInvalidError, FieldNotSupportedError
 from .gridftp.third_party.data_path import LAST_SYSTEM_PORT
 from .models import Endpoint
 
@@ -38,16 +38,16 @@ MAX_DATA_HOSTS = 32
 
 
 def wants_agent(fields: Mapping[str, object], servers: Sequence[object]) -> bool:
-    """Whether a new endpoint is to be served by an agent. Raises EndpointInvalidError when it also names servers."""
+    """Whether a new endpoint is to be served by an agent. Raises InvalidFieldError when it also names servers."""
     if fields.get(PERSONAL) and servers:
-        raise EndpointInvalidError("DATA", "A personal endpoint has no servers: the agent on its machine serves it.")
+        raise InvalidFieldError("DATA", "A personal endpoint has no servers: the agent on its machine serves it.")
     return bool(fields.get(PERSONAL))
 
 
 def checked(endpoint: Endpoint, fields: Mapping[str, object]) -> dict[str, object]:
     """The new values of the columns of this endpoint: the fields that are known, each checked.
 
-    Raises EndpointInvalidError, FieldNotSupportedError. Other fields are ignored, as by the Transfer API.
+    Raises InvalidFieldError, InvalidFieldError. Other fields are ignored, as by the Transfer API.
     """
     _refuse_promises(fields)
     values = {name: check(name, fields[name]) for name, check in _CLEARED_BY_NULL.items() if name in fields}
@@ -69,13 +69,13 @@ def checked_of_share(share: Endpoint, host: Endpoint, fields: Mapping[str, objec
     """
     for field in _CREDENTIALS:
         if fields.get(field):
-            raise EndpointInvalidError(field, "A shared endpoint has none: its owner's credential serves all.")
+            raise InvalidFieldError(field, "A shared endpoint has none: its owner's credential serves all.")
     if fields.get("data_hosts"):
-        raise EndpointInvalidError("data_hosts", "A shared endpoint has none of its own; change those of its host.")
+        raise InvalidFieldError("data_hosts", "A shared endpoint has none of its own; change those of its host.")
     asked = network_use.changed(host, {name: fields[name] for name in _LIMITS if name in fields})
     for field, value in asked.items():
         if value != getattr(host, field):
-            raise EndpointInvalidError(field, "A shared endpoint has none of its own; change that of its host.")
+            raise InvalidFieldError(field, "A shared endpoint has none of its own; change that of its host.")
     own = {name: value for name, value in fields.items() if name not in (*_CREDENTIALS, *_LIMITS)}
     values = checked(share, own)
     if values.get("default_directory") == "/~/":
@@ -112,9 +112,9 @@ def _text(longest: int, controls: re.Pattern[str] = FORBIDDEN) -> Callable[[str,
         if value is None:
             return ""
         if not isinstance(value, str):
-            raise EndpointInvalidError(field, "Expected a string.")
+            raise InvalidFieldError(field, "Expected a string.")
         if len(value) > longest or controls.search(value):
-            raise EndpointInvalidError(field, f"At most {longest} characters, and no control ones.")
+            raise InvalidFieldError(field, f"At most {longest} characters, and no control ones.")
         return value
 
     return check
@@ -126,21 +126,21 @@ def _refuse_promises(fields: Mapping[str, object]) -> None:
             _flag(field, fields[field])
     for field in _NOT_HERE:
         if fields.get(field):
-            raise FieldNotSupportedError(field, "This version has no endpoints with that.")
+            raise InvalidFieldError(field, "This version has no endpoints with that.", NOT_SUPPORTED)
 
 
 def _link(field: str, value: object) -> str:
     """Clients make a link of it that people click."""
     text = _text(1024)(field, value)
     if text and not text.startswith(("https://", "http://")):
-        raise EndpointInvalidError(field, "Expected an address that begins with https:// or http://.")
+        raise InvalidFieldError(field, "Expected an address that begins with https:// or http://.")
     return text
 
 
 def _check_verify(endpoint: Endpoint, values: Mapping[str, object]) -> None:
     if all(values.get(name, getattr(endpoint, name)) for name in ("force_verify", "disable_verify")):
         named = "force_verify" if "force_verify" in values else "disable_verify"
-        raise EndpointInvalidError(named, "Either force_verify or disable_verify, not both.")
+        raise InvalidFieldError(named, "Either force_verify or disable_verify, not both.")
 
 
 def _myproxy_server(field: str, value: object) -> str:
@@ -151,7 +151,7 @@ def _myproxy_server(field: str, value: object) -> str:
     try:
         return joined(*host_and_port(text, MYPROXY_PORT))
     except ValueError:
-        raise EndpointInvalidError(field, "This is not a host name, with or without :port.") from None
+        raise InvalidFieldError(field, "This is not a host name, with or without :port.") from None
 
 
 def _oauth_server(field: str, value: object) -> str:
@@ -162,9 +162,9 @@ def _oauth_server(field: str, value: object) -> str:
     try:
         url = parse_server(text)
     except ServerAddressError as error:
-        raise EndpointInvalidError(field, error.reason) from None
+        raise InvalidFieldError(field, error.message) from None
     if url.scheme != "https" or not valid_host(url.host):
-        raise EndpointInvalidError(field, "Expected an address such as https://host/path.")
+        raise InvalidFieldError(field, "Expected an address such as https://host/path.")
     return str(url)
 
 
@@ -172,10 +172,10 @@ def _data_hosts(field: str, value: object) -> list[str]:
     """Host names or addresses, in lower case, each once; null: none."""
     names = [] if value is None else value
     if not isinstance(names, list) or len(names) > MAX_DATA_HOSTS:
-        raise EndpointInvalidError(field, f"Expected a list of at most {MAX_DATA_HOSTS} host names.")
+        raise InvalidFieldError(field, f"Expected a list of at most {MAX_DATA_HOSTS} host names.")
     for name in names:
         if not isinstance(name, str) or not valid_host(name):
-            raise EndpointInvalidError(field, "Each of them is a host name or an address, without a port.")
+            raise InvalidFieldError(field, "Each of them is a host name or an address, without a port.")
     return list(dict.fromkeys(name.lower() for name in names))
 
 
@@ -186,21 +186,21 @@ def _data_ports(field: str, value: object) -> str:
         return ""
     low, _, high = text.partition("-")
     if not (low.isdecimal() and high.isdecimal() and LAST_SYSTEM_PORT < int(low) <= int(high) < 65536):
-        raise EndpointInvalidError(field, "Expected a range such as 50000-51000, with ports from 1024 to 65535.")
+        raise InvalidFieldError(field, "Expected a range such as 50000-51000, with ports from 1024 to 65535.")
     return f"{int(low)}-{int(high)}"
 
 
 def _name(field: str, value: object) -> str:
     if not isinstance(value, str) or not _NAME.fullmatch(value):
-        raise EndpointInvalidError(field, "A name has 1 to 128 letters, digits, dots, hyphens and underscores.")
+        raise InvalidFieldError(field, "A name has 1 to 128 letters, digits, dots, hyphens and underscores.")
     if re.fullmatch(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", value):
-        raise EndpointInvalidError(field, "A name must not look like an endpoint's id.")
+        raise InvalidFieldError(field, "A name must not look like an endpoint's id.")
     return value
 
 
 def _flag(field: str, value: object) -> bool:
     if not isinstance(value, bool):
-        raise EndpointInvalidError(field, "Expected true or false.")
+        raise InvalidFieldError(field, "Expected true or false.")
     return value
 
 
@@ -209,7 +209,7 @@ def _directory(field: str, value: object) -> str:
         return "/~/"
     text = _text(4096)(field, value)
     if not text.startswith("/") or ".." in text.split("/"):
-        raise EndpointInvalidError(field, "A directory is absolute, or begins with /~/.")
+        raise InvalidFieldError(field, "A directory is absolute, or begins with /~/.")
     return text
 
 

@@ -72,7 +72,7 @@ class Endpoint(models.Model):
     authentication_domains = models.JSONField(null=True)
     mfa_required = models.BooleanField(default=False, db_default=False)
     created_at = models.DateTimeField(auto_now_add=True)
-    #: Deleted endpoints stay as rows, because the history of tasks refers to them.
+    #: Deleted endpoints stay as rows while a task refers to them (`transferapi.tasks.upkeep.old_records`).
     deleted_at = models.DateTimeField(null=True)
 
     class Meta:
@@ -94,6 +94,13 @@ class Endpoint(models.Model):
                 condition=~models.Q(force_verify=True, disable_verify=True), name="endpoint_verify_one_way"
             ),
         )
+        # For the deletion of rows.
+        indexes = (
+            models.Index(fields=["deleted_at"], condition=models.Q(deleted_at__isnull=False), name="endpoint_deleted"),
+            models.Index(
+                fields=["jump_host"], condition=models.Q(jump_host__isnull=False), name="endpoint_of_jump_host"
+            ),
+        )
 
 
 class Server(models.Model):
@@ -101,16 +108,15 @@ class Server(models.Model):
 
     id = models.BigAutoField(primary_key=True)
     endpoint = models.ForeignKey(Endpoint, on_delete=models.CASCADE, related_name="servers")
-    scheme = models.CharField(
-        max_length=8, choices=[(name, name) for name in ("ftp", "gsiftp", "sshftp", "ssh", "sftp", "ftpes")]
-    )
+    #: As `endpoints.protocols` has them; of a newer version others, too.
+    scheme = models.CharField(max_length=8)
     hostname = models.CharField(max_length=255)
     port = models.PositiveIntegerField()
     #: Expected certificate subject, when it differs from the host name (GSI); the fingerprint of the host key (ssh).
     subject = models.CharField(max_length=1024, blank=True)
     #: Another host key than `subject`, which the server has shown since; "": none. Tasks wait for the owner.
     shown_host_key = models.CharField(max_length=64, blank=True, default="", db_default="")
-    #: A person gave or compared the host key in `subject`; False: it was read from the network, or there is none.
+    #: A person gave or compared the host key in `subject`; False if it was read from the network, or there is none.
     host_key_confirmed = models.BooleanField(default=False, db_default=False)
 
     class Meta:
@@ -237,7 +243,7 @@ class Agent(models.Model):
     """
 
     endpoint = models.OneToOneField(Endpoint, on_delete=models.CASCADE, primary_key=True, related_name="agent")
-    #: SHA-256 of the secret of the newest setup key, which may be used once. None: there has been none.
+    #: SHA-256 of the secret of the newest setup key, which may be used once. None if there has been none.
     setup_key_hash = models.BinaryField(max_length=32, null=True)
     setup_expires_at = models.DateTimeField(null=True)
     setup_used_at = models.DateTimeField(null=True)
@@ -338,4 +344,8 @@ class UploadRecord(models.Model):
     removals = models.PositiveIntegerField(default=0)
 
     class Meta:
-        indexes = (models.Index(fields=["due_at"], name="upload_by_due"),)
+        indexes = (
+            models.Index(fields=["due_at"], name="upload_by_due"),
+            # For the deletion of endpoints.
+            models.Index(fields=["endpoint"], name="upload_of_endpoint"),
+        )

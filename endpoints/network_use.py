@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from .errors import EndpointInvalidError
+from identity.error_categories import InvalidFieldError
+
 from .models import Endpoint
 
 #: The largest value for concurrency and for parallelism.
@@ -45,7 +46,7 @@ def changed(endpoint: Endpoint, fields: Mapping[str, object]) -> dict[str, objec
     """The column values that these fields of a document set; empty when the fields do not concern them.
 
     Numbers beside a word are accepted when they equal its preset values, so that a document that was read can be
-    written back. Raises EndpointInvalidError.
+    written back. Raises InvalidFieldError.
     """
     given = {name: _number(name, fields[name]) for name in NetworkLimits._fields if fields.get(name) is not None}
     word = fields.get("network_use")
@@ -56,26 +57,26 @@ def changed(endpoint: Endpoint, fields: Mapping[str, object]) -> dict[str, objec
     if word == CUSTOM:
         return {"network_use": word, **_custom({**limits(endpoint)._asdict(), **given})}
     if not isinstance(word, str) or word not in WORDS:
-        raise EndpointInvalidError("network_use", f"Expected one of {', '.join([*WORDS, CUSTOM])}.")
+        raise InvalidFieldError("network_use", f"Expected one of {', '.join([*WORDS, CUSTOM])}.")
     for name, number in given.items():
         if number != getattr(WORDS[word], name):
-            raise EndpointInvalidError(name, f'Numbers are for the network_use "{CUSTOM}" only.')
+            raise InvalidFieldError(name, f'Numbers are for the network_use "{CUSTOM}" only.')
     return {"network_use": word, **dict.fromkeys(NetworkLimits._fields)}
 
 
 def _number(name: str, value: object) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MOST:
-        raise EndpointInvalidError(name, f"Expected a whole number from 1 to {MOST}.")
+        raise InvalidFieldError(name, f"Expected a whole number from 1 to {MOST}.")
     return value
 
 
 def _custom(numbers: dict[str, int | None]) -> dict[str, int | None]:
     for name, number in numbers.items():
         if number is None:
-            raise EndpointInvalidError(name, f'The network_use "{CUSTOM}" requires all four numbers.')
+            raise InvalidFieldError(name, f'The network_use "{CUSTOM}" requires all four numbers.')
     found = NetworkLimits(**numbers)
     pairs = (found[:2], found[2:])
     for name, (most, preferred) in zip(("concurrency", "parallelism"), pairs, strict=True):
         if (preferred or 0) > (most or 0):
-            raise EndpointInvalidError(f"preferred_{name}", f"Expected no more than max_{name}.")
+            raise InvalidFieldError(f"preferred_{name}", f"Expected no more than max_{name}.")
     return numbers

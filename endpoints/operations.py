@@ -17,12 +17,13 @@ from typing import TypeVar
 
 from django.conf import settings
 
+from identity.error_categories import RefusedError
 from identity.models import User
 
 from . import concurrency_limits, pause_rules, registry
 from .activation.status import Logins
 from .concurrency_limits import RequestSlot
-from .errors import PathNotPermittedError, SymlinkRefusedError
+from .errors import SYMLINK_REFUSED, PathNotPermittedError
 from .gridftp.facts import Entry
 from .gridftp.faults import Fault, FaultError, Kind, make_fault
 from .gridftp.listing import Allowance
@@ -56,6 +57,8 @@ class Listing:
     around: Sequence[Entry] = ()
     #: Why entries are missing; "" where the listing is complete.
     incomplete: str = ""
+    #: Whether access rules let the user change what is in it; the server may still refuse.
+    writable: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +143,8 @@ def described(session: RemoteSession, folder: ListableFolder, resolved: str) -> 
     """The folder as its listing shows it, without entries. resolved: its path on the host."""
     endpoint = folder.granted.endpoint
     if folder.granted.shared:
-        return Listing(endpoint, folder.path, access.from_root(folder.path), ())
+        writable = folder.granted.allows(folder.path, write=True)
+        return Listing(endpoint, folder.path, access.from_root(folder.path), (), writable=writable)
     absolute = session.encode_path(resolved.rstrip("/") + "/").decode("utf-8", "surrogateescape").rstrip("/") + "/"
     return Listing(endpoint, folder.path, absolute, (), _makes_links(session))
 
@@ -300,11 +304,11 @@ async def _must_be_no_link(session: RemoteSession, path: str) -> None:
 def make_symlink(user: User, ref: str, target: str, path: str) -> Endpoint:
     """Create a symlink with the text `target`. Succeeds if it exists with this target already.
 
-    Raises SymlinkRefusedError on a shared endpoint, FaultError(UNSUPPORTED) when no server creates links.
+    Raises SYMLINK_REFUSED on a shared endpoint, FaultError(UNSUPPORTED) when no server creates links.
     """
     granted = access_for(user, ref, PausableOperation.SYMLINK)
     if granted.shared:
-        raise SymlinkRefusedError(granted.endpoint)
+        raise RefusedError(SYMLINK_REFUSED)
 
     async def work(session: RemoteSession, _: Confinement, __: Sequence[str]) -> None:
         if not _makes_links(session):

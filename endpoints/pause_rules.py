@@ -3,8 +3,8 @@
 A rule affects its endpoint and the shares on it, from its `start_time` until it is deleted, and its author too.
 Immediate operations are refused (`check`); tasks wait (`transferapi/tasks/managers/pauses.py`).
 
-Raises PauseRuleNotFoundError, PauseRuleNotEditableError, TooManyPauseRulesError, OperationPausedError,
-EndpointInvalidError, and the errors of `registry.resolve`.
+Raises NotFoundError, PAUSE_RULE_NOT_EDITABLE, TOO_MANY_PAUSE_RULES, OperationPausedError,
+InvalidFieldError, and the errors of `registry.resolve`.
 """
 
 from __future__ import annotations
@@ -21,16 +21,11 @@ from django.db.models import Q, QuerySet
 from identity import linked_identities as linked
 from identity.clock import moment
 from identity.database_rows import row_by_id
+from identity.error_categories import InvalidFieldError, NotFoundError, RefusedError
 from identity.models import User
 
 from . import registry
-from .errors import (
-    EndpointInvalidError,
-    OperationPausedError,
-    PauseRuleNotEditableError,
-    PauseRuleNotFoundError,
-    TooManyPauseRulesError,
-)
+from .errors import PAUSE_RULE_NOT_EDITABLE, TOO_MANY_PAUSE_RULES, OperationPausedError
 from .models import Endpoint, PauseRule
 from .permissions import Permission, endpoints_by_role, may, reachable
 from .signals import pause_rules_changed
@@ -108,7 +103,7 @@ def listed(user: User, ref: str | None = None) -> list[PauseRule]:
 
 
 def get(user: User, ref: str) -> PauseRule:
-    """Raises PauseRuleNotFoundError, also when the user may not see the endpoint's tasks."""
+    """Raises NotFoundError, also when the user may not see the endpoint's tasks."""
     return _find(user, ref, PauseRule.objects.select_related(*_WITH, "modified_by"))
 
 
@@ -118,7 +113,7 @@ def create(user: User, endpoint_ref: str, fields: Mapping[str, object], now: dat
     with transaction.atomic():
         registry.lock_existing(user, endpoint, Permission.CONTROL)
         if PauseRule.objects.filter(endpoint=endpoint).count() >= MAX_RULES:
-            raise TooManyPauseRulesError(MAX_RULES)
+            raise RefusedError(TOO_MANY_PAUSE_RULES, limit=MAX_RULES)
         now = moment(now)
         rule = PauseRule(endpoint=endpoint, created_by=user, start_time=now)
         rule.created_by_host_manager = endpoint.host is not None and may(user, Permission.CONTROL, endpoint.host)
@@ -176,12 +171,12 @@ def _editable(user: User, ref: str) -> PauseRule:
     rows = PauseRule.objects.select_related(*_WITH, "modified_by").select_for_update(of=("self",))
     rule = _find(user, ref, rows)
     if not editable(user, rule):
-        raise PauseRuleNotEditableError
+        raise RefusedError(PAUSE_RULE_NOT_EDITABLE)
     return rule
 
 
 def _find(user: User, ref: str, rows: QuerySet[PauseRule]) -> PauseRule:
-    unknown = PauseRuleNotFoundError(ref)
+    unknown = NotFoundError(ref, "pause rule")
     rule = row_by_id(rows, ref, unknown)
     if not may(user, Permission.OVERSEE, rule.endpoint):
         raise unknown
@@ -194,7 +189,7 @@ def _identity(value: object) -> uuid.UUID | None:
         return None
     person = linked.people([value]).get(value) if isinstance(value, uuid.UUID) else None
     if person is None:
-        raise EndpointInvalidError("identity_id", "There is no user with this id.")
+        raise InvalidFieldError("identity_id", "There is no user with this id.")
     return person.pk
 
 
@@ -210,13 +205,13 @@ def _fill(rule: PauseRule, user: User, fields: Mapping[str, object], now: dateti
         if isinstance(value, bool):
             setattr(rule, flag, value)
     if not any(getattr(rule, flag) for flag in FLAGS):
-        raise EndpointInvalidError(FLAGS[0], "A rule pauses something: one of its flags is true.")
+        raise InvalidFieldError(FLAGS[0], "A rule pauses something: one of its flags is true.")
     rule.modified_by, rule.modified_time = user, now
 
 
 def _message(text: str) -> str:
     if len(text) > MAX_MESSAGE or _NOT_KEPT.search(text):
-        raise EndpointInvalidError("message", f"A message is text of at most {MAX_MESSAGE} characters.")
+        raise InvalidFieldError("message", f"A message is text of at most {MAX_MESSAGE} characters.")
     return text
 
 

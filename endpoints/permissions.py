@@ -89,7 +89,7 @@ def is_restricted() -> bool:
 
 
 def in_reach(*endpoints: uuid.UUID | None) -> bool:
-    """Whether all these endpoints exist for this session. None: there is no endpoint, as for the end of a deletion."""
+    """Whether all these endpoints exist for this session. None stands for no endpoint, as a deletion has it."""
     known = _RESTRICTION.get()
     return known is None or all(one is None or one in known for one in endpoints)
 

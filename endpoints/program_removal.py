@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
+from identity.error_categories import InvalidFieldError
 from identity.models import User
 
-from . import concurrency_limits, registry
-from .errors import EndpointInvalidError
+from . import concurrency_limits, protocols, registry
 from .models import Endpoint
 from .permissions import Permission
 from .sessions import opening
@@ -24,8 +24,10 @@ def remove_programs(user: User, ref: str) -> tuple[Endpoint, bool]:
     endpoint = registry.resolve(user, ref, Permission.BROWSE)
     servers = registry.servers(endpoint)
     # The ssh accounts of a share belong to the owner of its host.
-    if endpoint.host_id is not None or not servers or {server.scheme for server in servers} != {"ssh"}:
-        raise EndpointInvalidError("endpoint", "Only accounts of ssh servers have a program of this service.")
+    protocol = protocols.of_endpoint(endpoint)
+    if endpoint.host_id is not None or protocol is None or not protocol.runs_program:
+        fitting = protocols.listed(protocols.schemes(lambda row: row.runs_program), "and")
+        raise InvalidFieldError("endpoint", f"Only accounts of {fitting} servers have a program of this service.")
     logins = opening.logins_of(user, access.of(user, endpoint, Permission.BROWSE))
 
     async def remove() -> bool:

@@ -15,6 +15,7 @@ from django.db.models import Prefetch, Q, QuerySet, TextField, Value
 from django.db.models.functions import Concat, Now
 
 from identity.database_rows import single_row, unless_taken
+from identity.error_categories import InvalidFieldError, NotFoundError, RefusedError
 from identity.gsi.printable import FORBIDDEN
 from identity.models import User
 from identity.user_names import canonical
@@ -22,26 +23,23 @@ from identity.vault import store as vault
 
 from . import assurance
 from .errors import (
-    EndpointExistsError,
-    EndpointInvalidError,
+    ENDPOINT_EXISTS,
+    ENDPOINTS_FIXED,
+    SERVER_EXISTS,
+    TOO_MANY_ENDPOINTS,
+    TOO_MANY_NEW_ENDPOINTS,
     EndpointNotFoundError,
-    EndpointsFixedError,
     NotPermittedError,
-    ServerExistsError,
-    ServerNotFoundError,
-    TooManyEndpointsError,
-    TooManyNewEndpointsError,
 )
 from .fields import checked, checked_of_share, joined, wants_agent
 from .host_key_registration import check_jump_host, pinned
 from .models import Endpoint, Server
 from .permissions import Permission, administered, functional_shares, is_restricted, may, shared_with, visible
-from .server_spec import DEFAULT_PORTS as DEFAULT_PORTS
 from .server_spec import ServerSpec as ServerSpec
 from .signals import host_key_settled
 
 MAX_ENDPOINTS = 1000
-#: Endpoints that a user creates in a day: the rows of deleted ones stay.
+#: Endpoints that a user creates in a day: the rows of deleted ones stay for a while.
 MAX_NEW, DAY = 2000, timedelta(days=1)
 MAX_SERVERS = 64
 #: Distinct words of one search: each is a regular expression over all endpoints.
@@ -110,12 +108,12 @@ def lock_existing(user: User, endpoint: Endpoint, verb: Permission) -> None:
 def create(user: User, fields: Mapping[str, object], servers: Sequence[ServerSpec] = ()) -> Endpoint:
     """Create an endpoint of this user. Without a `name` its name is its UUID.
 
-    Raises EndpointInvalidError, EndpointExistsError, ServerExistsError, TooManyEndpointsError.
+    Raises InvalidFieldError, ENDPOINT_EXISTS, SERVER_EXISTS, TOO_MANY_ENDPOINTS.
     """
     endpoint = Endpoint(id=uuid.uuid4(), owner=user, personal=wants_agent(fields, servers))
     values = _with_jump_host(user, endpoint, checked(endpoint, fields))
     if len(servers) > MAX_SERVERS:
-        raise EndpointInvalidError("DATA", f"An endpoint has at most {MAX_SERVERS} servers.")
+        raise InvalidFieldError("DATA", f"An endpoint has at most {MAX_SERVERS} servers.")
     _check_one_scheme({spec.scheme for spec in servers})
     servers = [pinned(user, spec, endpoint.jump_host) for spec in servers]
     with transaction.atomic():
@@ -126,7 +124,7 @@ def create(user: User, fields: Mapping[str, object], servers: Sequence[ServerSpe
 
 
 def checked_fields(endpoint: Endpoint, fields: Mapping[str, object]) -> dict[str, object]:
-    """The column values that these fields of a document set. Raises EndpointInvalidError."""
+    """The column values that these fields of a document set. Raises InvalidFieldError."""
     if endpoint.host is None:
         return checked(endpoint, fields)
     _check_unchanged("host_path", fields, {endpoint.host_path, endpoint.host_path.rstrip("/")})
@@ -139,17 +137,17 @@ def checked_fields(endpoint: Endpoint, fields: Mapping[str, object]) -> dict[str
 def _check_unchanged(name: str, fields: Mapping[str, object], known: Collection[str]) -> None:
     """The shared folder cannot change: access was given to that folder."""
     if fields.get(name) is not None and fields[name] not in known:
-        raise EndpointInvalidError(name, "This cannot be changed; share another folder, and delete this share.")
+        raise InvalidFieldError(name, "This cannot be changed; share another folder, and delete this share.")
 
 
 def insert(endpoint: Endpoint, values: Mapping[str, object]) -> None:
-    """Save it; without a `name` its name is its id. Raises the errors of `create`, EndpointsFixedError."""
+    """Save it; without a `name` its name is its id. Raises the errors of `create`, ENDPOINTS_FIXED."""
     if is_restricted():
-        raise EndpointsFixedError
+        raise RefusedError(ENDPOINTS_FIXED)
     if existing().filter(owner=endpoint.owner).count() >= MAX_ENDPOINTS:
-        raise TooManyEndpointsError(MAX_ENDPOINTS)
+        raise RefusedError(TOO_MANY_ENDPOINTS, limit=MAX_ENDPOINTS)
     if Endpoint.objects.filter(owner=endpoint.owner, created_at__gt=Now() - DAY).count() >= MAX_NEW:
-        raise TooManyNewEndpointsError(MAX_NEW)
+        raise RefusedError(TOO_MANY_NEW_ENDPOINTS, limit=MAX_NEW)
     endpoint.name = str(endpoint.id)
     _save(endpoint, values, force_insert=True)
 
@@ -187,8 +185,9 @@ class Deleted(NamedTuple):
 
 
 def delete(user: User, ref: str) -> Deleted:
-    """Delete an endpoint, its shares, and all credentials that are bound to it; the rows stay for the history.
+    """Delete an endpoint, its shares, and all credentials that are bound to it.
 
+    The rows stay while a task refers to them, and for 30 days (`transferapi.tasks.upkeep.old_records`).
     Tasks that are still running get a fault. Raises the errors of `resolve`.
     """
     return delete_existing(resolve(user, ref, Permission.MANAGE))
@@ -238,7 +237,7 @@ def search(
     """One page of the endpoints that this user may view and that match, by name, and whether there are more.
 
     Each word of `fulltext` must be the beginning of a word in the endpoint's texts. among: the endpoints of the user's
-    tasks, for the scopes that need them. Raises EndpointInvalidError when there are too many words.
+    tasks, for the scopes that need them. Raises InvalidFieldError when there are too many words.
     """
     found = existing().filter(visible(user) & _in_scope(user, scope, among))
     found = _filtered(user, found, filters or SearchFilters())
@@ -254,25 +253,25 @@ def servers(endpoint: Endpoint) -> list[Server]:
 
 
 def add_server(user: User, ref: str, spec: ServerSpec) -> Server:
-    """Raises the errors of `resolve`, ServerExistsError, and EndpointInvalidError (too many, or of another scheme)."""
+    """Raises the errors of `resolve`, SERVER_EXISTS, and InvalidFieldError (too many, or of another scheme)."""
     endpoint = resolve(user, ref, Permission.MANAGE)
     if endpoint.host_id is not None or endpoint.personal:
-        raise EndpointInvalidError("endpoint", "A shared or personal endpoint has no servers of its own.")
+        raise InvalidFieldError("endpoint", "A shared or personal endpoint has no servers of its own.")
     _check_one_scheme({spec.scheme, *(row.scheme for row in servers(endpoint))})
     spec = pinned(user, spec, endpoint.jump_host)
     with transaction.atomic():
         others = _locked_servers(endpoint)
         if len(others) >= MAX_SERVERS:
-            raise EndpointInvalidError("DATA", f"An endpoint has at most {MAX_SERVERS} servers.")
+            raise InvalidFieldError("DATA", f"An endpoint has at most {MAX_SERVERS} servers.")
         _check_one_scheme({spec.scheme, *(row.scheme for row in others)})
         return _add(endpoint, spec)
 
 
 def server(endpoint: Endpoint, server_id: int) -> Server:
-    """One server of an endpoint. Raises ServerNotFoundError."""
+    """One server of an endpoint. Raises NotFoundError."""
     found = endpoint.servers.filter(pk=server_id).first()
     if found is None:
-        raise ServerNotFoundError(server_id)
+        raise NotFoundError(server_id, "server")
     return found
 
 
@@ -284,7 +283,7 @@ def server_spec(row: Server) -> ServerSpec:
 def update_server(user: User, ref: str, server_id: int, spec: ServerSpec) -> Server:
     """Change the address of a server; the scheme only if the endpoint has no other server.
 
-    Raises the errors of `resolve`, ServerNotFoundError, ServerExistsError, EndpointInvalidError.
+    Raises the errors of `resolve`, NotFoundError, SERVER_EXISTS, InvalidFieldError.
     """
     endpoint = resolve(user, ref, Permission.MANAGE)
     row = server(endpoint, server_id)
@@ -292,7 +291,7 @@ def update_server(user: User, ref: str, server_id: int, spec: ServerSpec) -> Ser
     for field, value in spec.columns.items():
         setattr(row, field, value)
     waited, row.shown_host_key = row.shown_host_key, ""
-    with unless_taken("server_unique", ServerExistsError(spec.uri)):
+    with unless_taken("server_unique", RefusedError(SERVER_EXISTS, uri=spec.uri)):
         others = [other for other in _locked_servers(endpoint) if other.pk != server_id]
         _check_one_scheme({spec.scheme, *(other.scheme for other in others)})
         row.save()
@@ -302,11 +301,11 @@ def update_server(user: User, ref: str, server_id: int, spec: ServerSpec) -> Ser
 
 
 def remove_server(user: User, ref: str, server_id: int) -> None:
-    """Raises the errors of `resolve`, ServerNotFoundError."""
+    """Raises the errors of `resolve`, NotFoundError."""
     endpoint = resolve(user, ref, Permission.MANAGE)
     deleted, _ = Server.objects.filter(endpoint=endpoint, pk=server_id).delete()
     if not deleted:
-        raise ServerNotFoundError(server_id)
+        raise NotFoundError(server_id, "server")
 
 
 def _locked_servers(endpoint: Endpoint) -> list[Server]:
@@ -319,7 +318,7 @@ def _check_one_scheme(schemes: set[str]) -> None:
     """One credential must be valid at every server of an endpoint, so that a task can use any of them."""
     if len(schemes) > 1:
         listed = " and ".join(sorted(schemes))
-        raise EndpointInvalidError("scheme", f"All servers of an endpoint have one scheme, not {listed}.")
+        raise InvalidFieldError("scheme", f"All servers of an endpoint have one scheme, not {listed}.")
 
 
 def existing() -> QuerySet[Endpoint]:
@@ -385,7 +384,7 @@ def _matching(found: QuerySet[Endpoint], fulltext: str) -> QuerySet[Endpoint]:
     found = found.annotate(words=words)
     terms = dict.fromkeys(fulltext.replace("\0", " ").split())
     if len(terms) > MAX_WORDS:
-        raise EndpointInvalidError("filter_fulltext", f"A search has at most {MAX_WORDS} words.")
+        raise InvalidFieldError("filter_fulltext", f"A search has at most {MAX_WORDS} words.")
     for term in terms:
         found = found.filter(words__iregex=r"\m" * term[0].isalnum() + re.escape(term))
     return found
@@ -394,10 +393,10 @@ def _matching(found: QuerySet[Endpoint], fulltext: str) -> QuerySet[Endpoint]:
 def _save(endpoint: Endpoint, values: Mapping[str, object], *, force_insert: bool = False) -> None:
     for field, value in values.items():
         setattr(endpoint, field, value)
-    with unless_taken("endpoint_name_unique_per_owner", EndpointExistsError(canonical_name(endpoint))):
+    with unless_taken("endpoint_name_unique_per_owner", RefusedError(ENDPOINT_EXISTS, name=canonical_name(endpoint))):
         endpoint.save(force_insert=force_insert, update_fields=None if force_insert else list(values))
 
 
 def _add(endpoint: Endpoint, spec: ServerSpec) -> Server:
-    with unless_taken("server_unique", ServerExistsError(spec.uri)):
+    with unless_taken("server_unique", RefusedError(SERVER_EXISTS, uri=spec.uri)):
         return Server.objects.create(endpoint=endpoint, **spec.columns)

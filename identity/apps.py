@@ -5,10 +5,10 @@ class IdentityConfig(AppConfig):
     name = "identity"
 
     def ready(self) -> None:
-        from . import one_time_codes, sign_in_log
+        from . import audit, one_time_codes
         from .provider import consents
         from .vault import rotation
 
-        sign_in_log.listen()
+        audit.listen()
         consents.listen()
         rotation.register(one_time_codes.SEALED)

@@ -6,23 +6,31 @@ No secret is passed here, and no text that somebody typed as a user name: people
 act that a program can repeat without end is recorded once in REPEATED (`record_once`), or refused beyond MOST_ACTS
 (`record_act`); refusals of sign-ins are recorded up to MOST_REFUSALS in WINDOW, and MOST_OF_A_NETWORK in a DAY: nobody
 fills the disk, and no network uses up the rows by which another one would be seen.
+
+`listen` records sign-ins, refused sign-ins, sign-outs and changes of ways to sign in, also in the log (ASVS 16.3.1).
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
+import logging
+import uuid
 from collections.abc import Mapping
 from enum import StrEnum
+from typing import Any
+from urllib.parse import quote
 
+from django.contrib.auth.signals import user_logged_in, user_logged_out, user_login_failed
 from django.core.cache import cache
 from redis.exceptions import RedisError
 
 from . import call_origin, counters
-from .error_categories import CategorizedError, Category
+from .error_categories import Category, Refusal, RefusedError
 from .gsi.printable import readable
 from .models import AuditEvent, User
 from .networks import network_of
+from .signals import account_changed, signed_up
 
 #: Characters of one detail, and details of one row.
 MAX_DETAIL, MAX_DETAILS = 300, 12
@@ -37,11 +45,10 @@ MOST_ACTS, DAY = 5000, 24 * 3600
 Facts = Mapping[str, object]
 
 
-class TooManyActsError(CategorizedError):
-    """A user has done more than the log holds for one user and day: the act itself is refused."""
-
-    category = Category.TOO_MANY_REQUESTS
-    template = "You have changed access or ways to sign in too often today; go on tomorrow"
+#: A user has done more than the log holds for one user and day: the act itself is refused.
+TOO_MANY_ACTS = Refusal(
+    Category.TOO_MANY_REQUESTS, "You have changed access or ways to sign in too often today; go on tomorrow"
+)
 
 
 class What(StrEnum):
@@ -116,10 +123,10 @@ def record_once(what: str, user: User, key: str, details: Facts | None = None, *
 
 
 def record_act(what: str, user: User | None, details: Facts | None = None, *, actor: User) -> None:
-    """Append a row for an act that its actor can repeat. Raises TooManyActsError; call it in the act's transaction."""
+    """Append a row for an act that its actor can repeat. Raises TOO_MANY_ACTS; call it in the act's transaction."""
     with contextlib.suppress(RedisError):
         if counters.count(f"audit:acts:{actor.pk}", DAY) > MOST_ACTS:
-            raise TooManyActsError
+            raise RefusedError(TOO_MANY_ACTS)
     record(what, user, details, actor=actor)
 
 
@@ -143,3 +150,46 @@ def _given(details: Facts) -> dict[str, str]:
 def _shown(value: object) -> str:
     """Text that JSON and PostgreSQL accept, without control characters."""
     return readable(str(value).encode("utf-8", "backslashreplace").decode()[:MAX_DETAIL])
+
+
+log = logging.getLogger(__name__)
+
+
+def listen() -> None:
+    user_logged_in.connect(_signed_in, dispatch_uid="sign-ins are logged")
+    user_login_failed.connect(_refused, dispatch_uid="refused sign-ins are logged")
+    user_logged_out.connect(_signed_out, dispatch_uid="sign-outs are logged")
+    account_changed.connect(_changed, dispatch_uid="changes of ways to sign in are logged")
+    signed_up.connect(_signed_up, dispatch_uid="sign-ups are logged")
+
+
+def _signed_in(user: User, **_: Any) -> None:
+    way = getattr(user, "signed_in_by", "password")
+    record(What.SIGNED_IN, user, getattr(user, "signed_in_with", None), way=way)
+    log.info("signed in by %s: %s", way, quote(user.username))
+
+
+def _refused(credentials: dict[str, Any], **_: Any) -> None:
+    """An unknown name is not logged: users sometimes type their password into the name field."""
+    name = str(credentials.get("username", ""))
+    user = None if "\0" in name else User.objects.filter(username=name).first()
+    record_refusal(user, "password")
+    log.warning("a password was refused: %s", quote(user.username) if user else "no such user")
+
+
+def _signed_out(user: User | None, **_: Any) -> None:
+    if user is not None:
+        record(What.SIGNED_OUT, user)
+        log.info("signed out: %s", quote(user.username))
+
+
+def _changed(user: User, what: str, name: str, actor: User | None = None, **_: Any) -> None:
+    """actor: staff. The operator and directories act on behalf of no user: their present origin says who they are."""
+    if actor is None and call_origin.present().actor:
+        record(what, user, {"name": name})
+    else:
+        record_act(what, user, {"name": name}, actor=actor or user)
+
+
+def _signed_up(user: User, invitation: uuid.UUID | None, **_: Any) -> None:
+    record(What.SIGNED_UP, user, {"invitation": invitation})

@@ -45,14 +45,14 @@ class Selection:
 
 
 def page(actor: User | None, wanted: Selection, before: int | None = None, limit: int = 100) -> list[AuditEvent]:
-    """The newest rows, or those before the row with this id. Raises NotStaffError."""
+    """The newest rows, or those before the row with this id. Raises NOT_STAFF."""
     check_staff(actor)
     found = wanted.rows() if before is None else wanted.rows().filter(pk__lt=before)
     return list(found.order_by("-pk")[: max(1, min(limit, MAX_PAGE))])
 
 
 def export(actor: User | None, wanted: Selection, form: str) -> Iterator[str]:
-    """The rows in order, in parts of some rows each. The export itself is recorded. Raises NotStaffError."""
+    """The rows in order, in parts of some rows each. The export itself is recorded. Raises NOT_STAFF."""
     check_staff(actor)
     assert form in FORMATS
     audit.record(What.AUDIT_EXPORTED, None, {"since": wanted.since, "until": wanted.until, "format": form}, actor=actor)

@@ -18,6 +18,8 @@ from collections.abc import Collection
 
 from django.db import transaction
 
+from identity.gsi.printable import translatable as _
+
 from . import sign_up as sign_up_rules
 from . import users
 from .database_rows import row_by_id, unless_taken
@@ -55,6 +57,7 @@ class _SubjectError(CertificateSubjectError):
 
 class SubjectNotProvenError(_SubjectError):
     category = Category.PERMISSION_DENIED
+    code = "ClientError.SubjectNotProven"
     template = (
         "You have not shown that {self.subject} is yours: send this with that certificate (and your token), "
         "or activate an endpoint with it first"
@@ -72,7 +75,7 @@ class TooManySubjectsError(CertificateSubjectError, LimitExceededError):
 
 class LastSubjectError(CertificateSubjectError):
     category = Category.CONFLICT
-    reason = "You could not sign in any more. Set a password, or add a passkey or another identity first."
+    reason = _("You could not sign in any more. Set a password, or add a passkey or another identity first.")
 
 
 class SubjectNotFoundError(CertificateSubjectError, NotFoundError):

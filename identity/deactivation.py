@@ -17,10 +17,11 @@ import uuid
 from django.db import transaction
 from oauth2_provider.models import AccessToken, Application, Grant, RefreshToken
 
-from . import audit, sessions
+from . import audit, link_codes, sessions
 from .audit import What
+from .clock import moment
 from .database_rows import row_by_id
-from .error_categories import CategorizedError, Category
+from .error_categories import Category, NotFoundError, Refusal, RefusedError
 from .models import (
     AddressChange,
     ApiToken,
@@ -31,51 +32,48 @@ from .models import (
     Passkey,
     PendingSecret,
     RecoveryCode,
-    RecoveryLink,
     ScimUser,
     SignIn,
     SshPublicKey,
     User,
 )
 from .signals import user_deactivated, user_deleted
-from .users import DELETED, OwnAccountError, UserNotFoundError, check_staff
+from .users import DELETED, OWN_ACCOUNT, check_staff
 from .vault import store as vault
 
-
-class StaffStaysError(CategorizedError):
-    category = Category.CONFLICT
-    reason = "Staff do not deactivate themselves: another one of the staff, or the operator, does it."
-
-
-class NotDeactivatedError(CategorizedError):
-    category = Category.CONFLICT
-    reason = "Only a deactivated user can be deleted."
+STAFF_STAYS = Refusal(
+    Category.CONFLICT, "Staff do not deactivate themselves: another one of the staff, or the operator, does it."
+)
+NOT_DEACTIVATED = Refusal(Category.CONFLICT, "Only a deactivated user can be deleted.")
 
 
 def find(actor: User | None, user_id: uuid.UUID | str) -> User:
-    """A user, for staff. actor: None for the operator. Raises NotStaffError, UserNotFoundError."""
+    """A user, for staff. actor: None for the operator. Raises NOT_STAFF, NotFoundError."""
     check_staff(actor)
     known = User.objects.exclude(username__startswith=DELETED)
-    return row_by_id(known, user_id, UserNotFoundError(str(user_id)[:64]))
+    return row_by_id(known, user_id, NotFoundError(str(user_id)[:64], "user"))
 
 
 def deactivate(actor: User | None, user: User, reason: str = "") -> User:
-    """Deactivate a user for another one: staff, or None for the operator. Raises NotStaffError, OwnAccountError."""
+    """Deactivate a user for another one: staff, or None for the operator. Raises NOT_STAFF, OWN_ACCOUNT.
+
+    A directory that had deactivated the user cannot activate the user any more.
+    """
     check_staff(actor)
     if actor is not None and actor.pk == user.pk:
-        raise OwnAccountError
+        raise RefusedError(OWN_ACCOUNT)
     return _deactivate(user, actor, reason)
 
 
 def deactivate_own(user: User) -> User:
-    """At the user's own request. The caller has just authenticated the user. Raises StaffStaysError."""
+    """At the user's own request. The caller has just authenticated the user. Raises STAFF_STAYS."""
     if user.is_staff:
-        raise StaffStaysError
+        raise RefusedError(STAFF_STAYS)
     return _deactivate(user, None, "own request")
 
 
 def activate(actor: User | None, user: User) -> User:
-    """Let a user in again. Tokens, keys and tasks do not come back. Raises NotStaffError."""
+    """Let a user in again. Tokens, keys and tasks do not come back. Raises NOT_STAFF."""
     check_staff(actor)
     with transaction.atomic():
         row = _locked(user)
@@ -91,7 +89,7 @@ def activate(actor: User | None, user: User) -> User:
 
 
 def end_sessions(actor: User | None, user: User) -> int:
-    """End all sessions of the pages of this user; returns their number. Raises NotStaffError."""
+    """End all sessions of the pages of this user; returns their number. Raises NOT_STAFF."""
     check_staff(actor)
     with transaction.atomic():
         ended = sessions.end_all(user)
@@ -101,11 +99,11 @@ def end_sessions(actor: User | None, user: User) -> int:
 
 @transaction.atomic
 def delete(actor: User | None, user: User) -> User:
-    """Delete a deactivated user. Raises NotStaffError, NotDeactivatedError, and what receivers raise who object."""
+    """Delete a deactivated user. Raises NOT_STAFF, NOT_DEACTIVATED, and what receivers raise who object."""
     check_staff(actor)
     row = _locked(user)
     if row.is_active:
-        raise NotDeactivatedError
+        raise RefusedError(NOT_DEACTIVATED)
     audit.record(What.USER_DELETED, row, actor=actor)
     user_deleted.send(User, user=row)
     _end_access(row)
@@ -134,6 +132,8 @@ def delete(actor: User | None, user: User) -> User:
 def _deactivate(user: User, actor: User | None, reason: str) -> User:
     row = _locked(user)
     if not row.is_active:
+        if ScimUser.objects.filter(user=row, suspended=True).update(suspended=False):
+            audit.record(What.USER_DEACTIVATED, row, {"reason": reason}, actor=actor)
         return row
     row.is_active = False
     row.save(update_fields=["is_active"])
@@ -149,6 +149,7 @@ def _locked(user: User) -> User:
 
 def _end_access(user: User) -> None:
     sessions.end_all(user)
-    for model in (RefreshToken, AccessToken, Grant, SignIn, ApiToken, SshPublicKey, RecoveryLink, PendingSecret):
+    link_codes.end_all(user, moment())
+    for model in (RefreshToken, AccessToken, Grant, SignIn, ApiToken, SshPublicKey, PendingSecret):
         model.objects.filter(user=user).delete()
     vault.forget_user(user)

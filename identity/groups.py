@@ -99,7 +99,7 @@ class Policies:
 
 @dataclass(frozen=True, slots=True)
 class MembershipContext:
-    """A group as one user sees it. membership: that of the user, also an ended one; None: there never was one."""
+    """A group as one user sees it. membership: that of the user, also an ended one; None if there never was one."""
 
     group: Group
     membership: Membership | None

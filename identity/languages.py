@@ -3,9 +3,6 @@
 Translations are text files, `LANGUAGE/*.po`, in the folders of the setting `LOCALE_PATHS`. Babel reads them when a
 text is first needed in a language: there is no compiled file that could be older than its source, and no program is
 needed to make one. The language of mails is the user's choice, else that of the pages at the first sign-in.
-
-InvalidFieldError
-`- LanguageUnknownError()  no text of this service is in that language
 """
 
 from __future__ import annotations
@@ -86,11 +83,6 @@ def _pairs(file: Catalog) -> Iterator[tuple[Key, str]]:
             yield from (((key, number), form) for number, form in enumerate(entry.string or ()) if form)
 
 
-class LanguageUnknownError(InvalidFieldError):
-    def __init__(self) -> None:
-        super().__init__("language", f"expected one of {', '.join(LANGUAGES)}")
-
-
 def language_of(user: User) -> str:
     """The language of the user's mails; English until one is known."""
     return user.language if user.language in LANGUAGES else ENGLISH
@@ -102,9 +94,9 @@ def speaking_to(user: User) -> AbstractContextManager[None]:
 
 
 def choose(user: User, language: str) -> None:
-    """Set the language of the user's mails. Raises LanguageUnknownError."""
+    """Set the language of the user's mails. Raises InvalidFieldError."""
     if language not in LANGUAGES:
-        raise LanguageUnknownError
+        raise InvalidFieldError("language", f"expected one of {', '.join(LANGUAGES)}")
     User.objects.filter(pk=user.pk).update(language=language)
     user.language = language
 

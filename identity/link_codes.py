@@ -9,6 +9,7 @@ from django.db.models import QuerySet
 
 from .database_rows import single_row
 from .hidden import Secret, digest_of, new_text
+from .models import AddressChange, RecoveryLink, User
 
 T = TypeVar("T")
 #: Characters of the longest text that is looked up.
@@ -36,3 +37,12 @@ def row_of(rows: QuerySet[Any, T], code: Secret, lapsed: Exception) -> T:
     if found is None:
         raise lapsed
     return found
+
+
+def end_all(user: User, now: datetime) -> None:
+    """End the links for a new password and for another mail address: who asked for one may be somebody else.
+
+    The rows of changes stay: they count, and the former address still gets its notice.
+    """
+    RecoveryLink.objects.filter(user=user).delete()
+    AddressChange.objects.filter(user=user, expires_at__gt=now).update(digest=None, expires_at=now)

@@ -1,7 +1,7 @@
 """Signs users in by identities that providers have proven; links them to users, and unlinks them.
 
     proven = ...                     # `identity.federation.openid`, `.saml` or `.myproxy` checks what the provider said
-    user = sign_in(proven)           # None: nobody has linked this identity; `sign_up` makes a user for it
+    user = sign_in(proven)           # None if nobody has linked this identity; `sign_up` makes a user for it
     link(user, proven)               # a second identity of a user who has signed in just now
 
 A user is found by provider and subject alone, never by an e-mail address, whether or not it is verified: addresses
@@ -22,16 +22,18 @@ from django.db import transaction
 from django.db.models.functions import Lower
 from django.utils import timezone
 
+from identity.proven_identities import LinkedIdentityError
+
 from . import sessions, user_names, users
 from . import sign_up as sign_up_rules
 from .database_rows import row_by_id, single_row, unless_taken
 from .hidden import Secret
 from .models import LinkedIdentity, User
 from .proven_identities import (
+    LAST_WAY_IN,
     IdentityInactiveError,
     IdentityNotFoundError,
     IdentityTakenError,
-    LastWayInError,
     ProofTooOldError,
     Proven,
     TooManyIdentitiesError,
@@ -46,7 +48,7 @@ MOST_AGE = 600.0
 
 
 def sign_in(proven: Proven, now: float | None = None) -> User | None:
-    """The user of this identity, whose facts are brought up to date; None: nobody has linked it.
+    """The user of this identity, whose facts are brought up to date; None if nobody has linked it.
 
     Raises ProofTooOldError, IdentityInactiveError.
     """
@@ -69,7 +71,7 @@ def sign_up(proven: Proven, username: str, invitation: Secret | None = None, now
     _check_age(proven, now)
     with transaction.atomic():
         if _row_of(proven) is not None:
-            raise IdentityTakenError
+            raise IdentityTakenError()
         full_name = proven.name[: users.MAX_FULL_NAME]
         person = Applicant(username, full_name, proven.email, is_proven=proven.email_verified)
         user = sign_up_rules.sign_up(person, invitation)
@@ -89,7 +91,7 @@ def link(user: User, proven: Proven, signed_in_at: float, now: float | None = No
         if row is None:
             return _insert(user, proven)
         if row.user_id != user.pk:
-            raise IdentityTakenError
+            raise IdentityTakenError()
         _update(row, proven)
     return row
 
@@ -97,7 +99,7 @@ def link(user: User, proven: Proven, signed_in_at: float, now: float | None = No
 def unlink(
     user: User, ref: uuid.UUID | str, keep: str = "", *, actor: User | None = None, may_be_last: bool = False
 ) -> None:
-    """Remove an identity; rules that name it hold no more. Raises IdentityNotFoundError, LastWayInError.
+    """Remove an identity; rules that name it hold no more. Raises IdentityNotFoundError, LAST_WAY_IN.
 
     All sessions end but `keep` (a session key), for whoever has the identity may have begun one of them; and all
     consents that were given in a sign-in with it, with their tokens. actor: staff who do it; they and the operator may
@@ -107,7 +109,7 @@ def unlink(
         _lock(user)
         row = _own(user, ref)
         if not may_be_last and not users.can_sign_in_without(user, row):
-            raise LastWayInError
+            raise LinkedIdentityError(LAST_WAY_IN)
         row.delete()
         sessions.end_all(user, keep)
         identity_removed.send(LinkedIdentity, user=user, username=row.username)
@@ -133,8 +135,8 @@ def of(user: User) -> list[LinkedIdentity]:
 
 
 def is_held(user: User, username: str) -> bool:
-    """Whether this name is an identity of the user: the own one, or one that is linked at present."""
-    if username.lower() == user_names.identity_name(user).lower():
+    """Whether the user is proven to have this name: the own one in our domain, or one that is linked at present."""
+    if user_names.is_of_this_service(user) and username.lower() == user_names.identity_name(user).lower():
         return True
     return LinkedIdentity.objects.filter(user=user, username__iexact=username).exists()
 
@@ -203,7 +205,7 @@ def _insert(user: User, proven: Proven, *, primary: bool = False) -> LinkedIdent
     with unless_taken("identity_linkedidentity_digest_key", IdentityTakenError()):
         _lock(user)
         if LinkedIdentity.objects.filter(user=user).count() >= MOST:
-            raise TooManyIdentitiesError(MOST)
+            raise TooManyIdentitiesError(limit=MOST)
         row = LinkedIdentity(user=user, provider=proven.provider, subject=proven.subject, primary=primary)
         row.digest = digest_of(proven)
         _fill(row, proven)

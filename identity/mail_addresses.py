@@ -8,15 +8,6 @@
 
 The former address gets a notice (`address_changed`). Bounds: requests by network, and by user in a day; the same
 address gets one mail in SPACING. A second wish of a user ends the first.
-
-Errors. `reason` is a sentence for people.
-
-MailAddressError
-|- AddressPresentError       it is the address of the account already
-|- AddressManagedError       a directory sets it (SCIM)
-|- NoMailsError              this service sends no mails
-|- TooManyChangesError       the user has asked too often today
-|- AddressLinkLapsedError    the link was used, is too old, or is for another account
 """
 
 from __future__ import annotations
@@ -26,45 +17,29 @@ from datetime import datetime, timedelta
 
 from django.db import transaction
 
+from identity.gsi.printable import translatable as _
+
 from . import link_codes, password_recovery, sign_up
 from .clock import moment
 from .database_rows import single_row
-from .error_categories import Category, ReasonError
+from .error_categories import Category, Refusal, RefusedError
 from .hidden import Secret
 from .models import AddressChange, RecoveryLink, ScimUser, User
 from .password_sign_in import count_request
 from .signals import account_changed, address_changed, address_wanted
 
-
-class MailAddressError(ReasonError):
-    """The root of this tree."""
-
-    category = Category.INVALID
-    reason = "The mail address is not changed."
-
-
-class AddressPresentError(MailAddressError):
-    reason = "This is your mail address already."
+ADDRESS_PRESENT = Refusal(Category.INVALID, _("This is your mail address already."))
+ADDRESS_MANAGED = Refusal(Category.PERMISSION_DENIED, _("A directory manages your account, and sets its mail address."))
+NO_MAILS = Refusal(Category.CONFLICT, _("This service sends no mails: its operator sets your address."))
+TOO_MANY_CHANGES = Refusal(
+    Category.TOO_MANY_REQUESTS, _("You have asked for this too often today. Try again tomorrow.")
+)
 
 
-class AddressManagedError(MailAddressError):
-    category = Category.PERMISSION_DENIED
-    reason = "A directory manages your account, and sets its mail address."
-
-
-class NoMailsError(MailAddressError):
-    category = Category.CONFLICT
-    reason = "This service sends no mails: its operator sets your address."
-
-
-class TooManyChangesError(MailAddressError):
-    category = Category.TOO_MANY_REQUESTS
-    reason = "You have asked for this too often today. Try again tomorrow."
-
-
-class AddressLinkLapsedError(MailAddressError):
-    category = Category.NOT_FOUND
-    reason = "This link was used, is too old, or is for another account. Ask for another one."
+class AddressLinkLapsedError(RefusedError):
+    refusal = Refusal(
+        Category.NOT_FOUND, _("This link was used, is too old, or is for another account. Ask for another one.")
+    )
 
 
 #: How long a link serves, from the moment at which its mail is sent; the least time between two mails to an address.
@@ -77,24 +52,24 @@ DAY = timedelta(days=1)
 def ask(user: User, address: str, network: str, now: datetime | None = None) -> None:
     """Write a wish down. network: the address of the client. The same wish within SPACING sends no second mail.
 
-    Raises MailAddressError, AddressRefusedError, TooManyAttemptsError, CountingFailedError; never because of an account
-    of somebody else.
+    Raises ADDRESS_PRESENT, ADDRESS_MANAGED, NO_MAILS, TOO_MANY_CHANGES, AddressRefusedError, TooManyAttemptsError,
+    COUNTING_FAILED; never because of an account of somebody else.
     """
     if not password_recovery.is_offered():
-        raise NoMailsError
-    if ScimUser.objects.filter(user=user, deleted_at=None).exists():
-        raise AddressManagedError
+        raise RefusedError(NO_MAILS)
+    if _is_managed(user):
+        raise RefusedError(ADDRESS_MANAGED)
     count_request("mail-address", network, MOST_OF_A_NETWORK)
     email, time = sign_up.checked_address(address), moment(now)
     if email == user.email.lower():
-        raise AddressPresentError
+        raise RefusedError(ADDRESS_PRESENT)
     with transaction.atomic():
         User.objects.select_for_update(no_key=True).get(pk=user.pk)
         known = AddressChange.objects.filter(user=user, asked_at__gt=time - DAY)
         if known.filter(email=email, asked_at__gt=time - SPACING, expires_at__gt=time).exists():
             return
         if known.count() >= MOST_OF_A_USER:
-            raise TooManyChangesError
+            raise RefusedError(TOO_MANY_CHANGES)
         AddressChange.objects.filter(user=user).update(digest=None, expires_at=time)
         row = AddressChange.objects.create(user=user, email=email, asked_at=time, expires_at=time + LIFETIME)
         address_wanted.send(AddressChange, user=user, change_id=row.pk)
@@ -155,7 +130,14 @@ def delete_expired(now: datetime | None = None) -> None:
     AddressChange.objects.filter(expires_at__lt=time, asked_at__lt=time - DAY).delete()
 
 
+def _is_managed(user: User) -> bool:
+    """Whether a directory sets the address."""
+    return ScimUser.objects.filter(user=user, deleted_at=None).exists()
+
+
 def _change(user: User, code: Secret, now: datetime) -> AddressChange:
     """Raises AddressLinkLapsedError."""
+    if _is_managed(user):
+        raise AddressLinkLapsedError
     alive = AddressChange.objects.filter(user=user, expires_at__gt=now)
     return link_codes.row_of(alive, code, AddressLinkLapsedError())

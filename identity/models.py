@@ -1,6 +1,6 @@
 """The tables of identity: users, sign-in, credentials, groups, consents, sign-ups, directories and the audit log.
 
-The table of the metadata of institutions (SAML) is in `identity.federation.saml.models`.
+The table of the metadata of institutions (SAML) is in `identity.models`.
 """
 
 from __future__ import annotations
@@ -12,8 +12,6 @@ from django.contrib.sessions.base_session import AbstractBaseSession
 from django.db import models
 from django.db.models.functions import Length, Lower, Now
 from django.dispatch import receiver
-
-from .federation.saml.models import Institution as Institution
 
 
 class User(AbstractUser):
@@ -63,7 +61,7 @@ class Credential(models.Model):
     #: The subject of a certificate, or the name of an ssh account.
     subject = models.TextField()
     stored_at = models.DateTimeField()
-    #: None: it does not expire.
+    #: None if it does not expire.
     expires_at = models.DateTimeField(null=True)
     #: The key that seals it; the envelope names it too.
     key_id = models.CharField(max_length=16)
@@ -152,7 +150,7 @@ class SshPublicKey(models.Model):
     fingerprint = models.CharField(max_length=64)
     created_at = models.DateTimeField(auto_now_add=True)
     last_used_at = models.DateTimeField(null=True)
-    #: None: it does not expire.
+    #: None if it does not expire.
     expires_at = models.DateTimeField(null=True)
     #: A list of names of commands, and a list of UUIDs of endpoints. None: no restriction.
     commands = models.JSONField(null=True)
@@ -366,7 +364,7 @@ class Registration(models.Model):
 
 
 class UserSession(AbstractBaseSession):
-    """A session of the pages (`identity/sessions`). user None: nobody has signed in."""
+    """A session of the pages (`identity/sessions`). user: None if nobody has signed in."""
 
     # Without a constraint: a session that is saved while its user is deleted is not an error, and expires.
     user = models.ForeignKey(
@@ -576,3 +574,33 @@ class AuditEvent(models.Model):
             models.Index(fields=["at", "id"], name="audit_by_time"),
             models.Index(fields=["user_id", "id"], name="audit_by_user"),
         )
+
+
+class Institution(models.Model):
+    """A SAML identity provider. `identity.federation.saml_directory` writes it."""
+
+    entity_id = models.CharField(max_length=1024)
+    #: SHA-256 of the entity id.
+    digest = models.BinaryField(max_length=32, unique=True)
+    #: The name of the metadata's source, as the operator has written it.
+    source = models.CharField(max_length=1024)
+    name = models.CharField(max_length=256)
+    #: Names in all languages, key words and domains, in lower case, for the search.
+    search_text = models.TextField()
+    #: Where requests go (HTTP-Redirect binding).
+    sign_in_url = models.CharField(max_length=1024)
+    #: Certificates of its signing keys (DER, base64), and the domains of the names that it may give.
+    certificates = models.JSONField()
+    scopes = models.JSONField()
+    #: The end of what the metadata say. None if they do not say.
+    valid_until = models.DateTimeField(null=True)
+    read_at = models.DateTimeField()
+
+    class Meta:
+        app_label = "identity"
+        indexes = (models.Index(fields=["name"], name="institution_by_name"),)
+
+    @property
+    def domain(self) -> str:
+        """The first scope of the institution, to distinguish institutions of one name; "" if it has no scope."""
+        return str(self.scopes[0]) if self.scopes else ""

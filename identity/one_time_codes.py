@@ -4,14 +4,7 @@ The codes are those of RFC 6238 with SHA-1, six digits and steps of 30 seconds, 
 secret is encrypted like the vault's (`identity.vault.sealing`), and rotated with them. Attempts are limited by
 `identity.password_sign_in`, which is the caller at sign-in.
 
-Errors. `reason` is a sentence for people; none holds a code or a secret.
-
-OneTimeCodeError
-|- CodesEnabledError      sign-in asks this user for codes already
-|- CodesNotEnabledError   it does not; or no enrolment was begun
-|- CodeWrongError         not the code of this time, and not a recovery code
-|- CodeUsedError          the code is right, and was used before
-|- CodesUnreadableError   the secret cannot be decrypted: only a recovery code, or the operator, helps
+No sentence of an error holds a code or a secret.
 """
 
 from __future__ import annotations
@@ -29,48 +22,32 @@ from urllib.parse import quote, urlencode
 
 from django.db import transaction
 
+from identity.gsi.printable import translatable as _
+
 from .clock import moment
 from .database_rows import single_row
-from .error_categories import Category, ReasonError
+from .error_categories import Category, Refusal, RefusedError
 from .hidden import Hidden, Secret
 from .models import OneTimeCodeSecret, RecoveryCode, User
 from .signals import account_changed
 from .vault.errors import VaultError
-from .vault.rows import SealedTable
+from .vault.sealing import SealedTable
 
 
-class OneTimeCodeError(ReasonError):
-    """The root of this tree."""
-
-    category = Category.INVALID
-    reason = "The one-time code was not accepted."
+class OneTimeCodeError(RefusedError):
+    """A code, or a change of the codes, is refused."""
 
 
-class CodesEnabledError(OneTimeCodeError):
-    category = Category.CONFLICT
-    reason = "Your one-time codes are on already."
-
-
-class CodesNotEnabledError(OneTimeCodeError):
-    category = Category.CONFLICT
-    reason = "Your one-time codes are not on: begin with a new secret."
-
-
-class CodeWrongError(OneTimeCodeError):
-    reason = "This is not the present one-time code. Check the clock of the device that shows it."
-
-
-class CodeUsedError(OneTimeCodeError):
-    reason = "This one-time code was used already. Wait for the next one."
-
-
-class CodesUnreadableError(OneTimeCodeError):
-    category = Category.NOT_CONFIGURED
-    reason = (
-        "The service cannot read the secret of your one-time codes. Sign in with a recovery code, or ask the operator."
-    )
-
-
+CODES_ENABLED = Refusal(Category.CONFLICT, _("Your one-time codes are on already."))
+CODES_NOT_ENABLED = Refusal(Category.CONFLICT, _("Your one-time codes are not on: begin with a new secret."))
+CODE_WRONG = Refusal(
+    Category.INVALID, _("This is not the present one-time code. Check the clock of the device that shows it.")
+)
+CODE_USED = Refusal(Category.INVALID, _("This one-time code was used already. Wait for the next one."))
+CODES_UNREADABLE = Refusal(
+    Category.NOT_CONFIGURED,
+    "The service cannot read the secret of your one-time codes. Sign in with a recovery code, or ask the operator.",
+)
 STEP_SECONDS = 30
 DIGITS = 6
 #: Octets of a secret: the length of the hash (RFC 4226, 4, R6).
@@ -153,13 +130,13 @@ def recovery_codes_left(user: User) -> int:
 def begin_enrolment(user: User) -> Enrolment:
     """Make a secret; codes are asked for after `confirm`. It replaces one that was not confirmed.
 
-    Raises CodesEnabledError, VaultKeyNotConfiguredError.
+    Raises CODES_ENABLED, VaultKeyNotConfiguredError.
     """
     secret = Hidden(new_secret())
     with transaction.atomic():
-        User.objects.select_for_update(no_key=True).get(pk=user.pk)
+        _lock(user)
         if enabled(user):
-            raise CodesEnabledError
+            raise OneTimeCodeError(CODES_ENABLED)
         OneTimeCodeSecret.objects.filter(user=user).delete()
         row = OneTimeCodeSecret(user=user)
         SEALED.seal(row, secret)
@@ -171,15 +148,16 @@ def begin_enrolment(user: User) -> Enrolment:
 def confirm(user: User, code: Secret, now: datetime | None = None) -> list[Secret]:
     """Turn the codes on by a first code. Returns the recovery codes, which cannot be read again.
 
-    Raises CodesEnabledError, CodesNotEnabledError, CodeWrongError, CodesUnreadableError.
+    Raises CODES_ENABLED, CODES_NOT_ENABLED, CODE_WRONG, CODES_UNREADABLE.
     """
     time = moment(now)
     with transaction.atomic():
+        _lock(user)
         row = single_row(OneTimeCodeSecret.objects.select_for_update().filter(user=user))
         if row is None:
-            raise CodesNotEnabledError
+            raise OneTimeCodeError(CODES_NOT_ENABLED)
         if row.confirmed_at is not None:
-            raise CodesEnabledError
+            raise OneTimeCodeError(CODES_ENABLED)
         row.last_step = _step(row, _plain(code), time)
         row.confirmed_at = time
         row.save(update_fields=["last_step", "confirmed_at"])
@@ -191,12 +169,12 @@ def confirm(user: User, code: Secret, now: datetime | None = None) -> list[Secre
 def verify(user: User, code: Secret, now: datetime | None = None) -> None:
     """Accept the present code, or a recovery code, once. Of concurrent calls with one code, one succeeds.
 
-    The caller limits the number of attempts. Raises CodesNotEnabledError, CodeWrongError, CodeUsedError,
-    CodesUnreadableError.
+    The caller limits the number of attempts. Raises CODES_NOT_ENABLED, CODE_WRONG, CODE_USED,
+    CODES_UNREADABLE.
     """
     row = single_row(OneTimeCodeSecret.objects.filter(user=user, confirmed_at__isnull=False))
     if row is None:
-        raise CodesNotEnabledError
+        raise OneTimeCodeError(CODES_NOT_ENABLED)
     plain = _plain(code)
     if _RECOVERY.fullmatch(plain.value):
         _use_recovery_code(user, plain)
@@ -204,14 +182,15 @@ def verify(user: User, code: Secret, now: datetime | None = None) -> None:
     step = _step(row, plain, moment(now))
     # One statement compares and writes: of two concurrent sign-ins with one code, the second changes no row.
     if not OneTimeCodeSecret.objects.filter(pk=row.pk, last_step__lt=step).update(last_step=step):
-        raise CodeUsedError
+        raise OneTimeCodeError(CODE_USED)
 
 
 def new_recovery_codes(user: User) -> list[Secret]:
-    """Replace the recovery codes. Raises CodesNotEnabledError."""
+    """Replace the recovery codes. Raises CODES_NOT_ENABLED."""
     with transaction.atomic():
-        if not OneTimeCodeSecret.objects.select_for_update().filter(user=user, confirmed_at__isnull=False):
-            raise CodesNotEnabledError
+        _lock(user)
+        if not enabled(user):
+            raise OneTimeCodeError(CODES_NOT_ENABLED)
         codes = _replace_recovery_codes(user)
     account_changed.send(OneTimeCodeSecret, user=user, what="recovery_codes_new", name="")
     return codes
@@ -230,6 +209,7 @@ def turn_off(user: User, actor: User | None = None) -> bool:
     The caller has checked a code, or is staff (actor) or the operator.
     """
     with transaction.atomic():
+        _lock(user)
         RecoveryCode.objects.filter(user=user).delete()
         rows = OneTimeCodeSecret.objects.filter(user=user)
         were_on = rows.filter(confirmed_at__isnull=False).exists()
@@ -239,32 +219,37 @@ def turn_off(user: User, actor: User | None = None) -> bool:
     return were_on
 
 
+def _lock(user: User) -> None:
+    """Changes to the codes of one user happen one after another: a new secret must not replace one just confirmed."""
+    User.objects.select_for_update(no_key=True).get(pk=user.pk)
+
+
 def _plain(code: Secret) -> Secret:
-    """The code without the blanks and hyphens that make it easy to read. Raises CodeWrongError when it is too long."""
+    """The code without the blanks and hyphens that make it easy to read. Raises CODE_WRONG when it is too long."""
     if len(code.value) > MAX_CODE:
-        raise CodeWrongError
+        raise OneTimeCodeError(CODE_WRONG)
     return Secret("".join(code.value.split()).replace("-", "").lower())
 
 
 def _step(row: OneTimeCodeSecret, code: Secret, now: datetime) -> int:
-    """The step of a right code. Raises CodeWrongError, CodesUnreadableError."""
+    """The step of a right code. Raises CODE_WRONG, CODES_UNREADABLE."""
     if not _TOTP.fullmatch(code.value):
-        raise CodeWrongError
+        raise OneTimeCodeError(CODE_WRONG)
     try:
         secret = SEALED.unseal(row)
     except VaultError:
-        raise CodesUnreadableError from None
+        raise OneTimeCodeError(CODES_UNREADABLE) from None
     step = matching_step(secret.value, code.value, now.timestamp())
     if step is None:
-        raise CodeWrongError
+        raise OneTimeCodeError(CODE_WRONG)
     return step
 
 
 def _use_recovery_code(user: User, code: Secret) -> None:
-    """Raises CodeWrongError."""
+    """Raises CODE_WRONG."""
     deleted, _ = RecoveryCode.objects.filter(user=user, digest=_digest(user, code)).delete()
     if not deleted:
-        raise CodeWrongError
+        raise OneTimeCodeError(CODE_WRONG)
 
 
 def _random_code() -> Secret:

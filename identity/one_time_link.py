@@ -25,7 +25,7 @@ def new_link(username: str) -> tuple[str, str]:
 
 
 def use(file: Path, code: str) -> str | None:
-    """The name of the user, for whom the link is used up now; None: it is wrong, used, or too old."""
+    """The name of the user, for whom the link is used up now; None if it is wrong, used, or too old."""
     try:
         with file.open() as opened:
             known = json.loads(opened.read(_MOST_OCTETS))

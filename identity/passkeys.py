@@ -11,23 +11,9 @@ is no sign-in, as with passwords.
 The library fido2 has the two ceremonies of WebAuthn (level 2, 7.1 and 7.2). Each answer must have the challenge, the
 origin and the id of this service, the presence of a person, and its verification by the device (PIN, finger, face).
 Attestation is not asked for, and none is believed: any authenticator may be used. Answers are text of strangers:
-whatever is wrong with one is a PasskeyRefusedError.
+whatever is wrong with one is PASSKEY_REFUSED.
 
-Errors. `reason` is a sentence for people; none holds what a browser has sent.
-
-PasskeyError
-|- PasskeysUnavailableError   the address of this service cannot have passkeys
-|- ChallengeLapsedError       no challenge waits for this answer: used, too old, or of another session
-|- PasskeyRefusedError        the answer of the browser does not prove anything
-|- PasskeyUnknownError        the passkey is none of this service, or of another user
-|- PasskeyCopiedError         its counter went back: somebody has a copy of the key
-|- PasskeyExistsError         the passkey is registered already
-|- NoPasskeyError             sign-in cannot ask for one
-|- PasskeyLabelError          the name is not one line of 1 to 128 characters
-|- LastSecondFactorError      nothing would be left that sign-in could ask for after the password
-|- LastPasskeyError           without it the user could not sign in any more
-|- TooManyPasskeysError(limit)
-|- PasskeyNotFoundError(ref)
+No sentence of an error holds what a browser has sent.
 """
 
 from __future__ import annotations
@@ -66,74 +52,45 @@ from fido2.webauthn import (
 )
 from redis.exceptions import RedisError
 
+from identity.gsi.printable import translatable as _
+
 from . import networks, users
 from .database_rows import row_by_id, single_row, unless_taken
-from .error_categories import Category, LimitExceededError, NotFoundError, ReasonError
+from .error_categories import Category, NotFoundError, Refusal, RefusedError
 from .models import OneTimeCodeSecret, Passkey, User
 from .signals import account_changed
 
 
-class PasskeyError(ReasonError):
-    """The root of this tree."""
-
-    category = Category.INVALID
-    reason = "The passkey was not accepted."
+class PasskeyError(RefusedError):
+    """A passkey, or a change of the passkeys, is refused."""
 
 
 class PasskeysUnavailableError(PasskeyError):
-    category = Category.NOT_CONFIGURED
-    reason = "Passkeys need https and a host name: the address of this service has none."
+    refusal = Refusal(
+        Category.NOT_CONFIGURED, _("Passkeys need https and a host name: the address of this service has none.")
+    )
 
 
-class ChallengeLapsedError(PasskeyError):
-    reason = "This took too long, or was answered already. Try again."
-
-
-class PasskeyRefusedError(PasskeyError):
-    reason = "The answer of your browser or device was not accepted. Try again."
-
-
-class PasskeyUnknownError(PasskeyError):
-    reason = "This passkey is not known here. Sign in in another way, and remove it from your device."
-
-
-class PasskeyCopiedError(PasskeyError):
-    category = Category.PERMISSION_DENIED
-    reason = "This passkey seems to have been copied, and signs in no more. Sign in in another way, and remove it."
-
-
-class PasskeyExistsError(PasskeyError):
-    category = Category.EXISTS
-    reason = "This passkey is registered already."
-
-
-class NoPasskeyError(PasskeyError):
-    category = Category.CONFLICT
-    reason = "You have no passkey that sign-in could ask for: add one first."
-
-
-class PasskeyLabelError(PasskeyError):
-    reason = "A name is one line of 1 to 128 characters."
-
-
-class LastSecondFactorError(PasskeyError):
-    category = Category.CONFLICT
-    reason = "Sign-in asks for a passkey after your password, and this is the last. Turn that off first."
-
-
-class LastPasskeyError(PasskeyError):
-    category = Category.CONFLICT
-    reason = "You could not sign in any more. Set a password, or add a passkey or another identity first."
-
-
-class TooManyPasskeysError(LimitExceededError, PasskeyError):
-    template = "A user has at most {self.limit} passkeys"
-
-
-class PasskeyNotFoundError(NotFoundError, PasskeyError):
-    kind = "passkey"
-
-
+CHALLENGE_LAPSED = Refusal(Category.INVALID, _("This took too long, or was answered already. Try again."))
+PASSKEY_REFUSED = Refusal(Category.INVALID, _("The answer of your browser or device was not accepted. Try again."))
+PASSKEY_UNKNOWN = Refusal(
+    Category.INVALID, _("This passkey is not known here. Sign in in another way, and remove it from your device.")
+)
+PASSKEY_COPIED = Refusal(
+    Category.PERMISSION_DENIED,
+    _("This passkey seems to have been copied, and signs in no more. Sign in in another way, and remove it."),
+)
+PASSKEY_EXISTS = Refusal(Category.EXISTS, _("This passkey is registered already."))
+NO_PASSKEY = Refusal(Category.CONFLICT, _("You have no passkey that sign-in could ask for: add one first."))
+#: The label of a passkey.
+PASSKEY_LABEL = Refusal(Category.INVALID, _("A name is one line of 1 to 128 characters."))
+LAST_SECOND_FACTOR = Refusal(
+    Category.CONFLICT, _("Sign-in asks for a passkey after your password, and this is the last. Turn that off first.")
+)
+LAST_PASSKEY = Refusal(
+    Category.CONFLICT, _("You could not sign in any more. Set a password, or add a passkey or another identity first.")
+)
+TOO_MANY_PASSKEYS = Refusal(Category.LIMIT_EXCEEDED, "A user has at most {limit} passkeys")
 #: Seconds, and octets (WebAuthn level 2, 13.4.3, asks for 16 at least).
 LIFETIME = 300
 OCTETS = 32
@@ -143,28 +100,28 @@ Session = MutableMapping[str, Any]
 
 
 def new(session: Session, purpose: str) -> bytes:
-    """A challenge, which replaces an earlier one of this session. Raises ChallengeLapsedError without Redis."""
+    """A challenge, which replaces an earlier one of this session. Raises CHALLENGE_LAPSED without Redis."""
     challenge = secrets.token_bytes(OCTETS)
     try:
         cache.set(_marker(challenge), 1, LIFETIME)
     except RedisError:
-        raise ChallengeLapsedError from None
+        raise PasskeyError(CHALLENGE_LAPSED) from None
     session[_NAME] = [purpose, urlsafe_b64encode(challenge).decode(), time.time()]
     return challenge
 
 
 def take(session: Session, purpose: str) -> bytes:
-    """The challenge of this session, which is used up now. Raises ChallengeLapsedError."""
+    """The challenge of this session, which is used up now. Raises CHALLENGE_LAPSED."""
     kept = session.pop(_NAME, None)
     if kept is None or kept[0] != purpose or not 0 <= time.time() - kept[2] <= LIFETIME:
-        raise ChallengeLapsedError
+        raise PasskeyError(CHALLENGE_LAPSED)
     challenge = urlsafe_b64decode(kept[1])
     try:
         is_first = cache.delete(_marker(challenge))
     except RedisError:
-        raise ChallengeLapsedError from None
+        raise PasskeyError(CHALLENGE_LAPSED) from None
     if not is_first:
-        raise ChallengeLapsedError
+        raise PasskeyError(CHALLENGE_LAPSED)
     return challenge
 
 
@@ -234,15 +191,15 @@ def ask_for_proof(challenge: bytes, known: Sequence[PasskeyCredential] = ()) -> 
 
 
 def check_new(challenge: bytes, answer: str) -> PasskeyCredential:
-    """The new key in the answer of a browser. Raises PasskeyRefusedError."""
+    """The new key in the answer of a browser. Raises PASSKEY_REFUSED."""
     try:
         given = _parsed(answer)
         data = _server().register_complete(_state(challenge), given)
         credential = data.credential_data
         if credential is None or not 0 < len(credential.credential_id) <= MAX_CREDENTIAL_ID:
-            raise PasskeyRefusedError
+            raise PasskeyError(PASSKEY_REFUSED)
         if credential.public_key.get(3) not in CoseKey.supported_algorithms():
-            raise PasskeyRefusedError
+            raise PasskeyError(PASSKEY_REFUSED)
         transports = given["response"].get("transports") or []
         known = tuple(sorted(_TRANSPORTS & {str(one) for one in transports}))
         return PasskeyCredential(
@@ -250,20 +207,20 @@ def check_new(challenge: bytes, answer: str) -> PasskeyCredential:
         )
     except Exception:
         # The library reports by many types what is wrong with octets of strangers.
-        raise PasskeyRefusedError from None
+        raise PasskeyError(PASSKEY_REFUSED) from None
 
 
 def credential_of(answer: str) -> tuple[bytes, bytes | None]:
-    """The credential id and the user handle that an answer names, neither proven yet. Raises PasskeyRefusedError."""
+    """The credential id and the user handle that an answer names, neither proven yet. Raises PASSKEY_REFUSED."""
     try:
         given = AuthenticationResponse.from_dict(_parsed(answer))
         return bytes(given.raw_id), given.response.user_handle
     except Exception:
-        raise PasskeyRefusedError from None
+        raise PasskeyError(PASSKEY_REFUSED) from None
 
 
 def check_proof(challenge: bytes, answer: str, key: PasskeyCredential) -> int:
-    """The counter in an answer that was signed by this key. Raises PasskeyRefusedError."""
+    """The counter in an answer that was signed by this key. Raises PASSKEY_REFUSED."""
     try:
         public_key = CoseKey.parse(cast("Mapping[int, Any]", decode(key.public_key)))
         data = AttestedCredentialData.create(b"\0" * 16, key.credential_id, public_key)
@@ -271,7 +228,7 @@ def check_proof(challenge: bytes, answer: str, key: PasskeyCredential) -> int:
         _server().authenticate_complete(_state(challenge), [data], given)
         return _count(AuthenticationResponse.from_dict(given).response.authenticator_data.counter)
     except Exception:
-        raise PasskeyRefusedError from None
+        raise PasskeyError(PASSKEY_REFUSED) from None
 
 
 def _server() -> Fido2Server:
@@ -295,16 +252,16 @@ def _descriptor(key: PasskeyCredential) -> PublicKeyCredentialDescriptor:
 
 def _parsed(answer: str) -> dict[str, Any]:
     if len(answer) > MAX_ANSWER:
-        raise PasskeyRefusedError
+        raise PasskeyError(PASSKEY_REFUSED)
     found = json.loads(answer)
     if not isinstance(found, dict):
-        raise PasskeyRefusedError
+        raise PasskeyError(PASSKEY_REFUSED)
     return found
 
 
 def _count(value: int) -> int:
     if not 0 <= value <= _MAX_COUNT:
-        raise PasskeyRefusedError
+        raise PasskeyError(PASSKEY_REFUSED)
     return value
 
 
@@ -324,10 +281,10 @@ def of(user: User) -> list[Passkey]:
 
 
 def begin_new(user: User, session: Session) -> dict[str, Any]:
-    """The options for a new passkey. Raises TooManyPasskeysError, PasskeysUnavailableError."""
+    """The options for a new passkey. Raises TOO_MANY_PASSKEYS, PasskeysUnavailableError."""
     known = of(user)
     if len(known) >= MOST:
-        raise TooManyPasskeysError(MOST)
+        raise PasskeyError(TOO_MANY_PASSKEYS, limit=MOST)
     site()
     challenge = new(session, f"{_NEW} {user.pk}")
     return ask_for_new(challenge, user.pk.bytes, user.username, [_key(row) for row in known])
@@ -336,14 +293,14 @@ def begin_new(user: User, session: Session) -> dict[str, Any]:
 def add(user: User, session: Session, answer: str, label: str) -> Passkey:
     """Add the passkey in the answer of the browser. The caller has made sure that the user signed in just now.
 
-    Raises PasskeyLabelError, ChallengeLapsedError, PasskeyRefusedError, PasskeyExistsError, TooManyPasskeysError.
+    Raises PASSKEY_LABEL, CHALLENGE_LAPSED, PASSKEY_REFUSED, PASSKEY_EXISTS, TOO_MANY_PASSKEYS.
     """
     label = _label(label)
     key = check_new(take(session, f"{_NEW} {user.pk}"), answer)
-    with unless_taken("passkey_once", PasskeyExistsError()):
+    with unless_taken("passkey_once", PasskeyError(PASSKEY_EXISTS)):
         User.objects.select_for_update(no_key=True).get(pk=user.pk)
         if Passkey.objects.filter(user=user).count() >= MOST:
-            raise TooManyPasskeysError(MOST)
+            raise PasskeyError(TOO_MANY_PASSKEYS, limit=MOST)
         row = Passkey(user=user, label=label, credential_id=key.credential_id, public_key=key.public_key)
         row.sign_count, row.transports = key.count, list(key.transports)
         row.save(force_insert=True)
@@ -352,21 +309,21 @@ def add(user: User, session: Session, answer: str, label: str) -> Passkey:
 
 
 def rename(user: User, ref: uuid.UUID | str, label: str) -> None:
-    """Raises PasskeyLabelError, PasskeyNotFoundError."""
+    """Raises PASSKEY_LABEL, NotFoundError."""
     row = _mine(user, ref)
     row.label = _label(label)
     row.save(update_fields=["label"])
 
 
 def remove(user: User, ref: uuid.UUID | str) -> None:
-    """Remove a passkey: it signs in no more. Raises PasskeyNotFoundError, LastSecondFactorError, LastPasskeyError."""
+    """Remove a passkey: it signs in no more. Raises NotFoundError, LAST_SECOND_FACTOR, LAST_PASSKEY."""
     with transaction.atomic():
         user = User.objects.select_for_update(no_key=True).get(pk=user.pk)
         row = _mine(user, ref)
         if user.passkey_after_password and not _has_another_factor(user, row):
-            raise LastSecondFactorError
+            raise PasskeyError(LAST_SECOND_FACTOR)
         if row.copied_at is None and not users.can_sign_in_without(user, row):
-            raise LastPasskeyError
+            raise PasskeyError(LAST_PASSKEY)
         row.delete()
     account_changed.send(Passkey, user=user, what="passkey_removed", name=row.label)
 
@@ -392,11 +349,11 @@ def asked_after_password(user: User) -> bool:
 
 
 def ask_after_password(user: User, *, wanted: bool) -> None:
-    """Choose whether sign-in by password asks for a passkey too. Raises NoPasskeyError."""
+    """Choose whether sign-in by password asks for a passkey too. Raises NO_PASSKEY."""
     with transaction.atomic():
         row = User.objects.select_for_update(no_key=True).get(pk=user.pk)
         if wanted and not usable(user):
-            raise NoPasskeyError
+            raise PasskeyError(NO_PASSKEY)
         row.passkey_after_password = wanted
         row.save(update_fields=["passkey_after_password"])
     account_changed.send(Passkey, user=user, what="second_factor_on" if wanted else "second_factor_off", name="")
@@ -424,36 +381,36 @@ def begin_proof(session: Session) -> dict[str, Any]:
 def user_of_proof(session: Session, answer: str) -> User:
     """The user whose passkey has signed the answer.
 
-    Raises ChallengeLapsedError, PasskeyUnknownError, PasskeyRefusedError, PasskeyCopiedError.
+    Raises CHALLENGE_LAPSED, PASSKEY_UNKNOWN, PASSKEY_REFUSED, PASSKEY_COPIED.
     """
     challenge = take(session, _SIGN_IN)
     credential_id, handle = credential_of(answer)
     row = _with_id(credential_id)
     # A discoverable credential names its user (WebAuthn level 2, 7.2, step 6).
     if row is None or handle != row.user.pk.bytes or not row.user.is_active:
-        raise PasskeyUnknownError
+        raise PasskeyError(PASSKEY_UNKNOWN)
     _check(row, challenge, answer)
     return row.user
 
 
 def begin_second_factor(user: User, session: Session) -> dict[str, Any]:
-    """The options for a user whose password was right. Raises PasskeyUnknownError, PasskeysUnavailableError."""
+    """The options for a user whose password was right. Raises PASSKEY_UNKNOWN, PasskeysUnavailableError."""
     site()
     known = [_key(row) for row in of(user) if row.copied_at is None]
     if not known:
-        raise PasskeyUnknownError
+        raise PasskeyError(PASSKEY_UNKNOWN)
     return ask_for_proof(new(session, f"{_SECOND} {user.pk}"), known)
 
 
 def check_second_factor(user: User, session: Session, answer: str) -> None:
     """Accept the answer of a passkey of this user.
 
-    Raises ChallengeLapsedError, PasskeyUnknownError, PasskeyRefusedError, PasskeyCopiedError.
+    Raises CHALLENGE_LAPSED, PASSKEY_UNKNOWN, PASSKEY_REFUSED, PASSKEY_COPIED.
     """
     challenge = take(session, f"{_SECOND} {user.pk}")
     row = _with_id(credential_of(answer)[0])
     if row is None or row.user_id != user.pk:
-        raise PasskeyUnknownError
+        raise PasskeyError(PASSKEY_UNKNOWN)
     _check(row, challenge, answer)
 
 
@@ -461,7 +418,7 @@ def _check(row: Passkey, challenge: bytes, answer: str) -> None:
     """Check the answer of this passkey, and that its counter has grown (WebAuthn level 2, 7.2, step 21)."""
     count = check_proof(challenge, answer, _key(row))
     if row.copied_at is not None:
-        raise PasskeyCopiedError
+        raise PasskeyError(PASSKEY_COPIED)
     grown = models.Q(sign_count__lt=count) | (models.Q(sign_count=0) if count == 0 else models.Q(pk__in=[]))
     # One statement compares and writes: of two concurrent answers with one count, the second changes no row.
     known = Passkey.objects.filter(grown, pk=row.pk, copied_at=None)
@@ -469,7 +426,7 @@ def _check(row: Passkey, challenge: bytes, answer: str) -> None:
         Passkey.objects.filter(pk=row.pk).update(copied_at=datetime.now(UTC))
         log.warning("a passkey of %s was refused: its counter went back", row.user_id)
         account_changed.send(Passkey, user=row.user, what="passkey_copied", name=row.label)
-        raise PasskeyCopiedError
+        raise PasskeyError(PASSKEY_COPIED)
 
 
 def _with_id(credential_id: bytes) -> Passkey | None:
@@ -477,8 +434,8 @@ def _with_id(credential_id: bytes) -> Passkey | None:
 
 
 def _mine(user: User, ref: uuid.UUID | str) -> Passkey:
-    """Raises PasskeyNotFoundError."""
-    return row_by_id(Passkey.objects.filter(user=user), ref, PasskeyNotFoundError(ref))
+    """Raises NotFoundError."""
+    return row_by_id(Passkey.objects.filter(user=user), ref, NotFoundError(ref, "passkey"))
 
 
 def _key(row: Passkey) -> PasskeyCredential:
@@ -486,8 +443,8 @@ def _key(row: Passkey) -> PasskeyCredential:
 
 
 def _label(text: str) -> str:
-    """Raises PasskeyLabelError."""
+    """Raises PASSKEY_LABEL."""
     text = text.strip()
     if not 0 < len(text) <= MAX_LABEL or not text.isprintable():
-        raise PasskeyLabelError
+        raise PasskeyError(PASSKEY_LABEL)
     return text

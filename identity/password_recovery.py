@@ -18,8 +18,11 @@ from datetime import datetime, timedelta
 from django.conf import settings
 from django.db import transaction
 
+from identity.gsi.printable import translatable as _
+
 from . import link_codes, user_names
 from .clock import moment
+from .error_categories import Category, Refusal
 from .hidden import Secret
 from .models import RecoveryLink, RecoveryRequest, User
 from .password_sign_in import SignInError, count_request, set_password
@@ -36,16 +39,13 @@ AT_ONCE = 100
 MAX_NAME = 254
 
 
-class RecoveryError(SignInError):
-    """The root of the errors of this module."""
+TOO_MANY_REQUESTS_WAIT = Refusal(Category.INVALID, _("The service is busy. Try again in a few minutes."))
 
 
-class RecoveryLinkLapsedError(RecoveryError):
-    reason = "This link was used, or is too old. Ask for another one."
+class RecoveryLinkLapsedError(SignInError):
+    """The link was used, is too old, or is for nobody."""
 
-
-class TooManyRequestsWaitError(RecoveryError):
-    reason = "The service is busy. Try again in a few minutes."
+    refusal = Refusal(Category.INVALID, _("This link was used, or is too old. Ask for another one."))
 
 
 def is_offered() -> bool:
@@ -56,11 +56,11 @@ def is_offered() -> bool:
 def ask(name: str, address: str) -> None:
     """Write down a request. name: a user name or a mail address. address: of the client.
 
-    Raises TooManyAttemptsError, CountingFailedError, TooManyRequestsWaitError; never because of the name.
+    Raises TooManyAttemptsError, COUNTING_FAILED, TOO_MANY_REQUESTS_WAIT; never because of the name.
     """
     count_request("recovery", address, MOST_OF_A_NETWORK)
     if RecoveryRequest.objects.count() >= MOST_WAITING:
-        raise TooManyRequestsWaitError
+        raise SignInError(TOO_MANY_REQUESTS_WAIT)
     RecoveryRequest.objects.create(name=name.replace("\0", "")[:MAX_NAME])
 
 
@@ -113,7 +113,6 @@ def use(code: Secret, new: Secret, now: datetime | None = None) -> User:
         # Read again behind the lock: of two concurrent uses, the second finds nothing.
         _link(code, moment(now))
         set_password(user, new)
-        RecoveryLink.objects.filter(user=user).delete()
     return user
 
 

@@ -13,6 +13,8 @@ from urllib.parse import urlsplit
 from django.conf import settings
 from django.core.exceptions import ValidationError
 
+from identity.gsi.printable import translatable as _
+
 from .models import User
 
 #: Characters that must be left without the words; shorter words are not looked for.
@@ -30,7 +32,7 @@ class NotOfKnownWords:
             left = left.replace(word, "")
         if len(re.sub(r"[\W\d_]", "", left)) < ENOUGH and len(left) < len(password):
             raise ValidationError(
-                "This password is made of the name of the service or of yourself. Take other words.",
+                _("This password is made of the name of the service or of yourself. Take other words."),
                 code="password_of_known_words",
             )
 

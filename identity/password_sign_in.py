@@ -12,15 +12,6 @@ address: people behind one address do not use it up, and an attacker with an acc
 who knows only a name can exhaust the last counter from many addresses. Therefore a browser in which the user signed in
 before has a counter of its own, and is not subject to the others: it presents a signed device token (`device_of`,
 `new_device`; the OWASP page "Slow Down Guessing Attacks with Device Cookies" describes the method).
-
-SignInError
-|- WrongPasswordError             unknown user, wrong password or inactive user: the error does not say which
-|- TooManyAttemptsError(seconds)  for this name or from this address; the password was not compared
-|- CountingFailedError            Redis is not reachable: nobody can sign in
-|- CodeRequiredError(pending)     the password is right, and `finish` needs a one-time code (or `finish_by_passkey`)
-|- CodeRefusedError(reason)       a one-time code that is wrong, or was used before
-|- SignInLapsedError              too much time passed between password and code, or the password has changed
-|- PasswordRefusedError(reason)   a new password that is too easy to guess
 """
 
 from __future__ import annotations
@@ -42,9 +33,13 @@ from django.core.cache import cache
 from django.core.exceptions import ValidationError
 from redis.exceptions import RedisError
 
-from . import audit, counters, one_time_codes, passkeys, sessions, user_names
+from identity.gsi.printable import translatable as _
+
+from . import audit, counters, link_codes, one_time_codes, passkeys, sessions, user_names
+from .clock import moment
+from .error_categories import Category, Refusal, RefusedError
 from .hidden import Secret
-from .models import User
+from .models import RecoveryLink, User
 from .networks import network_of
 from .one_time_codes import OneTimeCodeError
 from .passkeys import PasskeyError, Session
@@ -70,31 +65,31 @@ log = logging.getLogger(__name__)
 MAX_NAME, MAX_PASSWORD = 150, 1024
 
 
-class SignInError(Exception):
-    """The root of this tree. `reason` is a sentence for people."""
+#: Redis is not reachable, so no attempt is counted, and nobody can sign in.
+COUNTING_FAILED = Refusal(Category.UNAVAILABLE, _("The service is busy or restarts. Try again in a moment."))
 
-    reason = "You were not signed in."
 
-    def __str__(self) -> str:
-        return self.reason
+class SignInError(RefusedError):
+    """Somebody is not signed in."""
 
 
 class WrongPasswordError(SignInError):
-    reason = "This user name and this password do not belong together."
+    """There is no such user, the user is inactive, or the password is wrong: the error does not say which."""
+
+    refusal = Refusal(Category.INVALID, _("This user name and this password do not belong together."))
 
 
 class TooManyAttemptsError(SignInError):
-    """seconds: the time until the next attempt is allowed."""
+    """Too many attempts for this name or from this address; the password was not compared.
+
+    seconds: the time until the next attempt is allowed.
+    """
 
     def __init__(self, seconds: int) -> None:
-        super().__init__(seconds)
-        self.seconds = seconds
         minutes = -(-seconds // 60)
-        self.reason = f"Too many attempts. Try again in {minutes} minute{'' if minutes == 1 else 's'}."
-
-
-class CountingFailedError(SignInError):
-    reason = "The service is busy or restarts. Try again in a moment."
+        sentence = "Too many attempts. Try again in {minutes} minute{s}."
+        super().__init__(Refusal(Category.TOO_MANY_REQUESTS, sentence), minutes=minutes, s="" if minutes == 1 else "s")
+        self.seconds = seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +113,9 @@ class Attempt:
 
 
 class CodeRequiredError(SignInError):
-    reason = "This user signs in with a one-time code besides the password."
+    """The password is right, and `finish` needs a one-time code (or `finish_by_passkey`)."""
+
+    refusal = Refusal(Category.INVALID, "This user signs in with a one-time code besides the password.")
 
     def __init__(self, pending: PendingSignIn) -> None:
         super().__init__()
@@ -126,19 +123,19 @@ class CodeRequiredError(SignInError):
 
 
 class CodeRefusedError(SignInError):
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
+    """The one-time code is wrong, or was used before."""
 
 
 class SignInLapsedError(SignInError):
-    reason = "Too much time has passed. Begin again with your password."
+    """Too much time passed between password and code, or the password has changed."""
+
+    refusal = Refusal(Category.INVALID, _("Too much time has passed. Begin again with your password."))
 
 
 class PasswordRefusedError(SignInError):
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
+    """The new password is too long, or too easy to guess."""
+
+    refusal = Refusal(Category.INVALID, "{reason}")
 
 
 def sign_in(username: str, password: Secret, address: str, device: str = "") -> User:
@@ -168,7 +165,7 @@ def finish(pending: PendingSignIn, code: Secret, address: str, device: str = "")
     except OneTimeCodeError as error:
         log.warning("a one-time code was refused: %s", quote(user.username))
         audit.record_refusal(user, "code", address, type(error).__name__)
-        raise CodeRefusedError(error.reason) from None
+        raise CodeRefusedError(error.refusal) from None
     forget_attempts(attempt)
     return user
 
@@ -205,7 +202,7 @@ def count_attempt(name: str, address: str, user: User | None = None, device: str
     """Count an attempt with a secret that another service compares, as `sign_in` counts passwords, before it is sent.
 
     name: of the identity, and of the service. user: who has linked it, whose `device` has a counter of its own.
-    Returns what `forget_attempts` takes. Raises TooManyAttemptsError, CountingFailedError.
+    Returns what `forget_attempts` takes. Raises TooManyAttemptsError, COUNTING_FAILED.
     """
     return _count_attempt(name, address, device_of(device, user.username) if user is not None else "")
 
@@ -227,14 +224,19 @@ def confirm_codes(user: User, code: Secret) -> list[Secret]:
     return one_time_codes.confirm(user, code)
 
 
-def check(user: User, password: Secret, code: Secret, address: str, device: str = "") -> User:
+def check(
+    user: User, password: Secret, code: Secret, address: str, device: str = "", *, by_passkey: bool = False
+) -> User:
     """Authenticate a user who is signed in anew: by password, and by a code where the user requires it.
 
-    Raises SignInError.
+    by_passkey: the session has just begun with a passkey, which counts for a user who has no codes yet. Raises
+    SignInError.
     """
     try:
         return sign_in(user.username, password, address, device)
     except CodeRequiredError as error:
+        if by_passkey and not one_time_codes.enabled(user):
+            return user_of(error.pending)
         return finish(error.pending, code, address, device)
 
 
@@ -283,10 +285,18 @@ def change_password(user: User, old: Secret, new: Secret, address: str, device: 
 
 
 def set_password(user: User, new: Secret, keep: str = "") -> None:
-    """Set a new password; all sessions of the user end but the one with the key `keep`. Raises PasswordRefusedError."""
+    """Set a new password; all sessions of the user end but the one with the key `keep`. Raises PasswordRefusedError.
+
+    Links for a new password end, too: one that somebody else has would replace it. Where no session goes on, a link to
+    another mail address ends with them: whoever had the old password may have asked for it.
+    """
     check_new_password(user, new)
     user.set_password(new.value)
     user.save(update_fields=["password"])
+    if keep:
+        RecoveryLink.objects.filter(user=user).delete()
+    else:
+        link_codes.end_all(user, moment())
     sessions.end_all(user, keep)
     account_changed.send(User, user=user, what="password_changed", name="")
 
@@ -294,11 +304,11 @@ def set_password(user: User, new: Secret, keep: str = "") -> None:
 def check_new_password(user: User, new: Secret) -> None:
     """Raises PasswordRefusedError."""
     if len(new.value) > MAX_PASSWORD:
-        raise PasswordRefusedError(f"A password has at most {MAX_PASSWORD} characters.")
+        raise PasswordRefusedError(reason=f"A password has at most {MAX_PASSWORD} characters.")
     try:
         validate_password(new.value, user)
     except ValidationError as error:
-        raise PasswordRefusedError(" ".join(error.messages)) from None
+        raise PasswordRefusedError(reason=" ".join(error.messages)) from None
 
 
 def random_password() -> Secret:
@@ -308,7 +318,7 @@ def random_password() -> Secret:
 
 
 def _count_attempt(username: str, address: str, device: str) -> Attempt:
-    """Count the attempt. Raises TooManyAttemptsError, CountingFailedError.
+    """Count the attempt. Raises TooManyAttemptsError, COUNTING_FAILED.
 
     The order matters: an address that is over its limit must not use up the limits of names, or add counters to Redis.
     """
@@ -328,7 +338,10 @@ def _count_code(user: User, address: str, device: str) -> Attempt:
     therefore the codes of a name are limited for all addresses together. Raises TooManyAttemptsError.
     """
     attempt = _count_attempt(user.username, address, known := device_of(device, user.username))
-    if not known:
+    if known:
+        # A browser that the user shares with others has the device token, and perhaps the password.
+        _count(_counter("device-code-day", known), MOST_CODES_OF_A_DAY, DAY)
+    else:
         _count(_counter("code", user.username), MOST_CODES)
         _count(_counter("code-day", user.username), MOST_CODES_OF_A_DAY, DAY)
     return attempt
@@ -348,11 +361,11 @@ def _give_back(attempt: Attempt) -> None:
 
 
 def _count(key: str, most: int, window: int = WINDOW) -> None:
-    """Count one attempt. Raises TooManyAttemptsError, CountingFailedError."""
+    """Count one attempt. Raises TooManyAttemptsError, COUNTING_FAILED."""
     try:
         count = counters.count(key, window)
     except RedisError:
-        raise CountingFailedError from None
+        raise SignInError(COUNTING_FAILED) from None
     if count > most:
         raise TooManyAttemptsError(window)
 

@@ -1,15 +1,6 @@
 """Identities that a provider has proven, after its answer was checked.
 
-Errors, also those of `identity.linked_identities`. `reason` is a sentence for people, without what a provider has sent.
-
-LinkedIdentityError
-|- IdentityNotUsableError      the provider named no person by whom a user could be found again
-|- IdentityInactiveError(user) its user is not active
-|- IdentityTakenError          another user has linked it
-|- IdentityNotFoundError(ref)  no such identity, or not one of this user
-|- LastWayInError              without it the user could not sign in any more
-|- ProofTooOldError            the session, or the proof of the provider, is too old
-|- TooManyIdentitiesError(limit)
+Errors are those of `identity.linked_identities`, too. No sentence holds what a provider has sent.
 """
 
 from __future__ import annotations
@@ -19,55 +10,70 @@ from collections.abc import Collection
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from .error_categories import Category, LimitExceededError, NotFoundError, ReasonError
+from identity.gsi.printable import translatable as _
+
+from .error_categories import Category, Refusal, RefusedError
 
 if TYPE_CHECKING:
     from .models import User
 
 
-class LinkedIdentityError(ReasonError):
-    """The root of this tree."""
+class LinkedIdentityError(RefusedError):
+    """An identity, or a change of the linked identities, is refused."""
 
-    category = Category.INVALID
-    reason = "The identity was not accepted."
+
+# The audit log has the names of these classes.
 
 
 class IdentityNotUsableError(LinkedIdentityError):
-    category = Category.EXTERNAL
-    reason = "The provider did not say who you are in a way that this service can use."
+    """The provider has named no person by whom a user could be found again."""
 
-
-class IdentityInactiveError(LinkedIdentityError):
-    category = Category.PERMISSION_DENIED
-    reason = "The user of this identity is not active. Ask those who run this service."
-
-    def __init__(self, user: User) -> None:
-        super().__init__(user.pk)
-        self.user = user
+    refusal = Refusal(Category.EXTERNAL, _("The provider did not say who you are in a way that this service can use."))
 
 
 class IdentityTakenError(LinkedIdentityError):
-    category = Category.EXISTS
-    reason = "This identity belongs to another user of this service. It must be unlinked there first."
+    """Another user has linked it."""
+
+    refusal = Refusal(
+        Category.EXISTS, _("This identity belongs to another user of this service. It must be unlinked there first.")
+    )
 
 
-class IdentityNotFoundError(NotFoundError, LinkedIdentityError):
-    kind = "identity"
+class TooManyIdentitiesError(LinkedIdentityError):
+    refusal = Refusal(Category.LIMIT_EXCEEDED, "A user has at most {limit} linked identities")
 
 
-class LastWayInError(LinkedIdentityError):
-    category = Category.CONFLICT
-    reason = "You could not sign in any more. Set a password, or add a passkey or another identity first."
+class IdentityInactiveError(LinkedIdentityError):
+    refusal = Refusal(
+        Category.PERMISSION_DENIED, _("The user of this identity is not active. Ask those who run this service.")
+    )
+
+    def __init__(self, user: User) -> None:
+        super().__init__()
+        self.user = user
+
+
+class IdentityNotFoundError(LinkedIdentityError):
+    """There is no such identity, or the user has not linked it."""
+
+    refusal = Refusal(Category.NOT_FOUND, "No such identity '{ref}'")
+
+    def __init__(self, ref: object) -> None:
+        super().__init__(ref=ref)
 
 
 class ProofTooOldError(LinkedIdentityError):
-    category = Category.PERMISSION_DENIED
-    reason = "Too much time has passed. Sign in again, and then at the provider."
+    """The session, or the proof of the provider, is too old."""
+
+    refusal = Refusal(
+        Category.PERMISSION_DENIED, _("Too much time has passed. Sign in again, and then at the provider.")
+    )
 
 
-class TooManyIdentitiesError(LimitExceededError, LinkedIdentityError):
-    template = "A user has at most {self.limit} linked identities"
-
+LAST_WAY_IN = Refusal(
+    Category.CONFLICT,
+    _("You could not sign in any more. Set a password, or add a passkey or another identity first."),
+)
 
 #: Characters, as in the columns of the table.
 MAX_PROVIDER, MAX_SUBJECT, MAX_USERNAME, MAX_EMAIL, MAX_TEXT = 1100, 1024, 512, 254, 256
@@ -82,7 +88,7 @@ class Proven:
 
     provider: who vouches, as in `LinkedIdentity`. subject: stable and unique there. username: `name@domain`.
     email_verified: whether the provider says that the address is this person's. proven_at: Unix time of its answer.
-    authenticated_at: when the provider has asked this person last (Unix time); None: it does not say.
+    authenticated_at: when the provider has asked this person last (Unix time); None if it does not say.
     name_is_address: whether the name before the domain is a mail address, which people choose themselves.
     """
 
@@ -105,9 +111,9 @@ class Proven:
         is left out.
         """
         if not isinstance(subject, str) or not 0 < len(subject) <= MAX_SUBJECT or not subject.isprintable():
-            raise IdentityNotUsableError
+            raise IdentityNotUsableError()
         if not 0 < len(username) <= MAX_USERNAME or not username.isprintable() or len(provider) > MAX_PROVIDER:
-            raise IdentityNotUsableError
+            raise IdentityNotUsableError()
         email = _text(facts.get("email"), MAX_EMAIL)
         email = email if _EMAIL.fullmatch(email) else ""
         return cls(

@@ -89,10 +89,6 @@ def delete_expired() -> None:
 MAX_ADDRESS, MAX_BROWSER, MAX_WAY = 64, 256, 16
 
 
-class SessionNotFoundError(NotFoundError):
-    kind = "session"
-
-
 @dataclass(frozen=True, slots=True)
 class OpenSession:
     """way: how the user signed in ("password", "code", "passkey", "link", "provider", "certificate"; "": unknown).
@@ -125,11 +121,11 @@ def open_sessions(user: User, here: str = "") -> list[OpenSession]:
 
 
 def end(user: User, ref: str) -> None:
-    """End a session of this user at once. Raises SessionNotFoundError."""
+    """End a session of this user at once. Raises NotFoundError."""
     keys = UserSession.objects.filter(user=user).values_list("session_key", flat=True)
     key = next((key for key in keys if _ref(key) == ref), None)
     if key is None:
-        raise SessionNotFoundError(ref[:64])
+        raise NotFoundError(ref[:64], "session")
     with transaction.atomic():
         UserSession.objects.filter(pk=key).delete()
         audit.record(audit.What.SESSION_ENDED, user, {"sessions": 1})

@@ -21,30 +21,12 @@ Sign-up by mail:
 
 No account exists before the link was used, so nobody can reserve a name or the address of somebody else. Bounds:
 requests by network; one mail to an address in SPACING; requests that wait; mails in a day.
-
-Errors:
-
-SignUpError
-|- SignUpClosedError             only the operator makes accounts here
-|- InvitationRequiredError       an invitation is required
-|- InvitationRefusedError        it was used, has expired, is wrong, or is for another address
-|- DomainRefusedError(domains)   the address is of none of these mail domains
-|- AddressRefusedError           it is no mail address
-|- AddressNotProvenError         nobody has proven that the address is this person's
-|- AccountExistsError            the address, which is proven, has an account, active or not
-|- NameRefusedError(reason)      a user name that is taken, or does not do
-|- SignUpLinkLapsedError         the link of the mail was used, or is too old
-|- TooManySignUpsError           too many requests wait, or too many mails were sent today
-|- InvitationNotFoundError(ref)
-|- InvitationInvalidError(field, reason)
-|- TooManyInvitationsError(limit)
 """
 
 from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -54,17 +36,18 @@ from django.core.validators import EmailValidator
 from django.db import IntegrityError, connection, transaction
 from django.db.models import F, QuerySet
 
+from identity.gsi.printable import translatable as _
+
 from . import audit, link_codes
 from .audit import What
 from .clock import moment
-from .database_rows import constraint_of, unless_taken
+from .database_rows import constraint_of, row_by_id, unless_taken
 from .error_categories import (
     Category,
-    GivenReasonError,
     InvalidFieldError,
-    LimitExceededError,
     NotFoundError,
-    ReasonError,
+    Refusal,
+    RefusedError,
 )
 from .hidden import Secret, digest_of, new_text
 from .models import Invitation, SignUpRequest, User
@@ -74,76 +57,55 @@ from .signals import signed_up
 from .users import MAX_FULL_NAME, ONE_NAME, check_staff
 
 
-class SignUpError(ReasonError):
-    """The root of this tree. `reason` is a sentence for people."""
-
-    category = Category.PERMISSION_DENIED
-    reason = "You cannot make an account here."
+class SignUpError(RefusedError):
+    """Somebody cannot make an account, or invite somebody."""
 
 
-class SignUpClosedError(SignUpError):
-    reason = "The operator of this service makes the accounts. Ask there for one."
-
-
-class InvitationRequiredError(SignUpError):
-    reason = "You need an invitation to make an account here."
+SIGN_UP_CLOSED = Refusal(
+    Category.PERMISSION_DENIED, _("The operator of this service makes the accounts. Ask there for one.")
+)
+INVITATION_REQUIRED = Refusal(Category.PERMISSION_DENIED, _("You need an invitation to make an account here."))
 
 
 class InvitationRefusedError(SignUpError):
-    reason = "This invitation was used, is too old, or is for another mail address."
+    refusal = Refusal(
+        Category.PERMISSION_DENIED, _("This invitation was used, is too old, or is for another mail address.")
+    )
 
 
-class DomainRefusedError(SignUpError):
-    """domains: the mail domains that are admitted."""
-
-    def __init__(self, domains: Sequence[str]) -> None:
-        super().__init__(domains)
-        self.domains = tuple(domains)
-        self.reason = f"You need a mail address of {', '.join(domains)}, or an invitation."
+#: domains: the mail domains that are admitted.
+DOMAIN_REFUSED = Refusal(Category.PERMISSION_DENIED, "You need a mail address of {domains}, or an invitation.")
 
 
 class AddressRefusedError(SignUpError):
-    category = Category.INVALID
-    reason = "This is no mail address."
+    refusal = Refusal(Category.INVALID, _("This is no mail address."))
 
 
-class AddressNotProvenError(SignUpError):
-    reason = "Nobody has proven that this mail address is yours."
+ADDRESS_NOT_PROVEN = Refusal(Category.PERMISSION_DENIED, "Nobody has proven that this mail address is yours.")
 
 
 class AccountExistsError(SignUpError):
     """Only for a person who has proven the address: nobody else learns of accounts."""
 
-    category = Category.EXISTS
-    reason = "Your mail address has an account here. Sign in to it, and link this identity on your account page."
+    refusal = Refusal(
+        Category.EXISTS,
+        _("Your mail address has an account here. Sign in to it, and link this identity on your account page."),
+    )
 
 
-class NameRefusedError(GivenReasonError, SignUpError):
-    category = Category.INVALID
+class NameRefusedError(SignUpError):
+    refusal = Refusal(Category.INVALID, "{reason}")
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason=reason)
 
 
 class SignUpLinkLapsedError(SignUpError):
-    category = Category.NOT_FOUND
-    reason = "This link was used, or is too old. Ask for another one."
+    refusal = Refusal(Category.NOT_FOUND, _("This link was used, or is too old. Ask for another one."))
 
 
-class TooManySignUpsError(SignUpError):
-    category = Category.TOO_MANY_REQUESTS
-    reason = "Too many people sign up at present. Try again later."
-
-
-class InvitationNotFoundError(NotFoundError, SignUpError):
-    kind = "invitation"
-
-
-class InvitationInvalidError(InvalidFieldError, SignUpError):
-    pass
-
-
-class TooManyInvitationsError(LimitExceededError, SignUpError):
-    template = "There are {self.limit} open invitations already; take some back"
-
-
+TOO_MANY_SIGN_UPS = Refusal(Category.TOO_MANY_REQUESTS, _("Too many people sign up at present. Try again later."))
+TOO_MANY_INVITATIONS = Refusal(Category.LIMIT_EXCEEDED, "There are {limit} open invitations already; take some back")
 MAX_EMAIL = 254
 #: A name has no @, which separates a name from its domain, and no upper case, in which two names could look alike.
 _NAME = re.compile(r"[a-z][a-z0-9._-]{1,38}[a-z0-9]\Z")
@@ -225,12 +187,12 @@ def _admitting(address: str, is_proven: bool, invitation: Invitation | None) -> 
     """The invitation that is used up; None: none is needed. Raises SignUpError."""
     rule = policy()
     if rule.kind is SignUp.CLOSED:
-        raise SignUpClosedError
+        raise SignUpError(SIGN_UP_CLOSED)
     if rule.kind in (SignUp.OPEN, SignUp.DOMAIN) and invitation is None:
         _check_address(rule, address, is_proven)
         return None
     if invitation is None:
-        raise InvitationRequiredError
+        raise SignUpError(INVITATION_REQUIRED)
     if invitation.email and not (is_proven and address == invitation.email):
         raise InvitationRefusedError
     return invitation
@@ -238,9 +200,9 @@ def _admitting(address: str, is_proven: bool, invitation: Invitation | None) -> 
 
 def _check_address(rule: SignUpPolicy, address: str, is_proven: bool) -> None:
     if rule.kind is SignUp.DOMAIN and address.rpartition("@")[2] not in rule.domains:
-        raise DomainRefusedError(rule.domains)
+        raise SignUpError(DOMAIN_REFUSED, domains=", ".join(rule.domains))
     if not is_proven:
-        raise AddressNotProvenError
+        raise SignUpError(ADDRESS_NOT_PROVEN)
 
 
 def _found(code: Secret | None, now: datetime) -> Invitation | None:
@@ -249,9 +211,9 @@ def _found(code: Secret | None, now: datetime) -> Invitation | None:
 
 
 def find_invitation(code: Secret, now: datetime | None = None) -> Invitation:
-    """The invitation with this code, if it can be used. Raises InvitationRefusedError, SignUpClosedError."""
+    """The invitation with this code, if it can be used. Raises InvitationRefusedError, SIGN_UP_CLOSED."""
     if not is_offered():
-        raise SignUpClosedError
+        raise SignUpError(SIGN_UP_CLOSED)
     return link_codes.row_of(usable(moment(now)), code, InvitationRefusedError())
 
 
@@ -276,10 +238,10 @@ def checked_name(username: str) -> str:
     """Raises NameRefusedError."""
     if not _NAME.match(username):
         raise NameRefusedError(
-            "A user name is 3 to 40 small letters, digits, '.', '_' and '-', beginning with a letter."
+            _("A user name is 3 to 40 small letters, digits, '.', '_' and '-', beginning with a letter.")
         )
     if username in RESERVED or User.objects.filter(username__iexact=username).exists():
-        raise NameRefusedError("This user name is taken. Choose another one.")
+        raise NameRefusedError(_("This user name is taken. Choose another one."))
     return username
 
 
@@ -289,7 +251,7 @@ def _new_user(applicant: Applicant, address: str) -> User:
         raise NameRefusedError(f"A full name is at most {MAX_FULL_NAME} characters that can be printed.")
     user = User(username=checked_name(applicant.username), first_name=applicant.full_name.strip(), email=address)
     user.set_unusable_password()
-    with unless_taken(ONE_NAME, NameRefusedError("This user name is taken. Choose another one.")):
+    with unless_taken(ONE_NAME, NameRefusedError(_("This user name is taken. Choose another one."))):
         user.save(force_insert=True)
     return user
 
@@ -304,21 +266,21 @@ def invite(
 ) -> tuple[Invitation, Secret]:
     """An invitation, and its link, which is shown once. actor: None for the operator. email: "" for anybody.
 
-    Raises NotStaffError, SignUpError.
+    Raises NOT_STAFF, SignUpError.
     """
     check_staff(actor)
     if not is_offered():
-        raise SignUpClosedError
+        raise SignUpError(SIGN_UP_CLOSED)
     if not 1 <= days <= MAX_INVITATION_DAYS:
-        raise InvitationInvalidError("days", f"a number from 1 to {MAX_INVITATION_DAYS}")
+        raise InvalidFieldError("days", f"a number from 1 to {MAX_INVITATION_DAYS}")
     try:
         address = checked_address(email) if email else ""
     except AddressRefusedError as error:
-        raise InvitationInvalidError("email", error.reason) from None
+        raise InvalidFieldError("email", error.message) from None
     code, time = new_text(), moment(now)
     # Staff are few: what concurrent requests add to the bound does not matter.
     if _open(time).count() >= MAX_INVITATIONS:
-        raise TooManyInvitationsError(MAX_INVITATIONS)
+        raise SignUpError(TOO_MANY_INVITATIONS, limit=MAX_INVITATIONS)
     row = Invitation.objects.create(
         digest=digest_of(code),
         email=address,
@@ -331,21 +293,19 @@ def invite(
 
 
 def list_invitations(actor: User | None, now: datetime | None = None) -> list[Invitation]:
-    """The open invitations, the newest first. Raises NotStaffError."""
+    """The open invitations, the newest first. Raises NOT_STAFF."""
     check_staff(actor)
     return list(_open(moment(now)).select_related("made_by").order_by("-made_at", "pk")[:MAX_LISTED_INVITATIONS])
 
 
 def take_back_invitation(actor: User | None, ref: uuid.UUID | str) -> None:
-    """Its link serves no more. Raises NotStaffError, InvitationNotFoundError."""
+    """Its link serves no more. Raises NOT_STAFF, NotFoundError."""
     check_staff(actor)
-    try:
-        ended, _ = Invitation.objects.filter(pk=uuid.UUID(str(ref)), used_at__isnull=True).delete()
-    except ValueError:
-        ended = 0
-    if not ended:
-        raise InvitationNotFoundError(str(ref)[:64])
-    audit.record(What.INVITATION_TAKEN_BACK, None, {"invitation": ref}, actor=actor)
+    unknown = NotFoundError(str(ref)[:64], "invitation")
+    with transaction.atomic():
+        # One that is used at this moment is no longer there: staff learn that somebody has an account by it.
+        row_by_id(Invitation.objects.select_for_update().filter(used_at__isnull=True), ref, unknown).delete()
+        audit.record(What.INVITATION_TAKEN_BACK, None, {"invitation": ref}, actor=actor)
 
 
 def delete_old_invitations(before: datetime) -> None:
@@ -359,8 +319,9 @@ def _open(now: datetime) -> QuerySet[Invitation]:
 
 #: How long a link serves, from the moment at which its mail is sent; the least time between two mails to an address.
 LIFETIME, SPACING = timedelta(hours=24), timedelta(minutes=30)
-#: Requests of one network in five minutes; requests in the table; requests of the last day.
-MOST_OF_A_NETWORK, MOST_WAITING, MOST_A_DAY = 5, 5000, 2000
+#: Requests of one network in five minutes; requests without an invitation in the table, and of the last day; requests
+#: with one invitation, whose holder may have mistyped an address.
+MOST_OF_A_NETWORK, MOST_WAITING, MOST_A_DAY, MOST_OF_AN_INVITATION = 5, 5000, 2000, 5
 #: Guesses of links or invitations of one network in five minutes.
 MOST_LOOKS = 50
 #: For so long after the request its mail is tried; for so long no other worker takes it, longer than an attempt takes;
@@ -386,16 +347,14 @@ def ask(address: str, network: str, invitation: Secret | None = None, now: datet
     """Write a request down. network: the address of the client. A second request within SPACING changes nothing.
 
     One that comes later, which may be of somebody else, leaves an invitation that can still be used in its place.
-    Raises SignUpError, TooManyAttemptsError, CountingFailedError; never because of an account.
+    Raises SignUpError, TooManyAttemptsError, COUNTING_FAILED; never because of an account.
     """
     count_request("sign-up", network, MOST_OF_A_NETWORK)
     email, time = checked_address(address), moment(now)
     # The address counts as proven here: the link that is sent to it proves it.
     check(email, is_proven=True, invitation=invitation, now=time)
     found = None if invitation is None else find_invitation(invitation, time)
-    recent = SignUpRequest.objects.filter(asked_at__gt=time - timedelta(days=1)).count()
-    if recent >= MOST_A_DAY or SignUpRequest.objects.count() >= MOST_WAITING:
-        raise TooManySignUpsError
+    _check_bounds(email, found, time)
     row = {"invitation": found, "asked_at": time, "expires_at": time + LIFETIME, "attempts": 0, "next_try_at": time}
     try:
         with transaction.atomic():
@@ -407,6 +366,20 @@ def ask(address: str, network: str, invitation: Secret | None = None, now: datet
         invited = known.filter(invitation__in=usable(time))
         if not invited.update(**{**row, "invitation": F("invitation")}):
             known.update(**row)
+
+
+def _check_bounds(email: str, invitation: Invitation | None, now: datetime) -> None:
+    """Strangers use up no bound of people who are invited. Raises TOO_MANY_SIGN_UPS."""
+    if invitation is not None:
+        is_full = (
+            SignUpRequest.objects.filter(invitation=invitation).exclude(email=email).count() >= MOST_OF_AN_INVITATION
+        )
+    else:
+        uninvited = SignUpRequest.objects.filter(invitation=None)
+        recent = uninvited.filter(asked_at__gt=now - timedelta(days=1)).count()
+        is_full = recent >= MOST_A_DAY or uninvited.count() >= MOST_WAITING
+    if is_full:
+        raise SignUpError(TOO_MANY_SIGN_UPS)
 
 
 def claim_mail(now: datetime | None = None) -> DueMail | None:
@@ -451,7 +424,7 @@ def mail_failed(request_id: uuid.UUID, now: datetime | None = None) -> bool:
 
 
 def find_address(code: Secret, network: str, now: datetime | None = None) -> str:
-    """The address that this link proves. Raises SignUpLinkLapsedError, TooManyAttemptsError, CountingFailedError."""
+    """The address that this link proves. Raises SignUpLinkLapsedError, TooManyAttemptsError, COUNTING_FAILED."""
     count_request("sign-up-link", network, MOST_LOOKS)
     return _request(code, moment(now)).email
 

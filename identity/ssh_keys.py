@@ -16,15 +16,16 @@ from django.db.models.functions import Now
 
 from . import ssh_public_keys, user_names
 from .database_rows import single_row, unless_taken
+from .error_categories import RefusedError
 from .models import SshPublicKey, User
 from .signals import account_changed
 from .ssh_public_keys import (
+    KEY_EXISTS,
+    TOO_MANY_KEYS,
     UNRESTRICTED,
-    KeyExistsError,
     KeyFieldInvalidError,
     KeyNotFoundError,
     KeyRestrictions,
-    TooManyKeysError,
     checked,
 )
 
@@ -39,7 +40,7 @@ LAST_USED_PRECISION = timedelta(minutes=1)
 
 @dataclass(frozen=True, slots=True)
 class SshKey:
-    """A key by which `user` signs in. expires_at None: it does not expire. last_used_at: to the minute."""
+    """A key by which `user` signs in. expires_at: None if it does not expire. last_used_at: to the minute."""
 
     id: uuid.UUID
     user: User
@@ -67,17 +68,17 @@ def add(
 ) -> SshKey:
     """Add a key from the line of OpenSSH or the form of RFC 4716. Without a label it gets the comment of the key.
 
-    Raises KeyInvalidError, KeyFieldInvalidError, KeyExistsError, TooManyKeysError.
+    Raises KeyInvalidError, KeyFieldInvalidError, KEY_EXISTS, TOO_MANY_KEYS.
     """
     key = ssh_public_keys.parse(text)
     label = _label(label or key.comment[:MAX_LABEL])
     restrictions = checked(restrictions.commands, restrictions.endpoints)
     if expires_at is not None and expires_at <= datetime.now(UTC):
         raise KeyFieldInvalidError("expires", "The key would have expired already.")
-    with unless_taken("ssh_public_key_once", KeyExistsError(key.fingerprint)):
+    with unless_taken("ssh_public_key_once", RefusedError(KEY_EXISTS, fingerprint=key.fingerprint)):
         User.objects.select_for_update(no_key=True).get(pk=user.pk)
         if SshPublicKey.objects.filter(user=user).count() >= MOST:
-            raise TooManyKeysError(MOST)
+            raise RefusedError(TOO_MANY_KEYS, limit=MOST)
         row = SshPublicKey(user=user, label=label, expires_at=expires_at)
         row.algorithm, row.blob, row.fingerprint = key.algorithm, key.blob, key.fingerprint
         _restrict(row, restrictions)

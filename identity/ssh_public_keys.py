@@ -5,14 +5,7 @@ tokens (sk-...) are refused: the ssh server cannot verify their signatures.
 
 The restrictions of a key are the commands that its sessions may run, and the endpoints that exist for them.
 
-Errors, also those of `identity.ssh_keys`. No message holds the text that was given.
-
-SshKeyError
-|- KeyInvalidError(reason)                not a public key that can sign in; a private key was given, DSA, too short ...
-|- KeyFieldInvalidError(field, reason)    the label, the expiry or the restrictions of a key
-|- KeyExistsError(fingerprint)            this user has this key already
-|- TooManyKeysError(limit)                this user has the maximum number
-|- KeyNotFoundError(ref)                  no such key, or not one of this user
+Errors are those of `identity.ssh_keys`, too. No sentence holds the text that was given.
 """
 
 from __future__ import annotations
@@ -30,45 +23,33 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_ssh_public_key
 
+from identity.gsi.printable import translatable as _
+
 from .error_categories import (
-    CategorizedError,
     Category,
     GivenReasonError,
     InvalidFieldError,
-    LimitExceededError,
     NotFoundError,
+    Refusal,
 )
 
 
-class SshKeyError(CategorizedError):
-    """The root of this tree."""
-
-
-class KeyInvalidError(SshKeyError, GivenReasonError):
+class KeyInvalidError(GivenReasonError):
     """`reason` is a sentence that names what is wrong with the text, and what to give instead."""
 
     category = Category.INVALID
     template = "public_key: {self.reason}"
 
 
-class KeyFieldInvalidError(SshKeyError, InvalidFieldError):
+class KeyFieldInvalidError(InvalidFieldError):
     pass
 
 
-class KeyExistsError(SshKeyError):
-    category = Category.EXISTS
-    template = "You have the key {self.fingerprint} already"
-
-    def __init__(self, fingerprint: str) -> None:
-        super().__init__(fingerprint)
-        self.fingerprint = fingerprint
+KEY_EXISTS = Refusal(Category.EXISTS, "You have the key {fingerprint} already")
+TOO_MANY_KEYS = Refusal(Category.LIMIT_EXCEEDED, "A user has at most {limit} ssh keys")
 
 
-class TooManyKeysError(SshKeyError, LimitExceededError):
-    template = "A user has at most {self.limit} ssh keys"
-
-
-class KeyNotFoundError(SshKeyError, NotFoundError):
+class KeyNotFoundError(NotFoundError):
     kind = "ssh key"
 
 
@@ -83,7 +64,7 @@ _NOT_A_KEY = (
     "This is not a public key. Give the one line of a file such as ~/.ssh/id_ed25519.pub, which begins with "
     "ssh-ed25519, ecdsa-sha2-nistp256 or ssh-rsa."
 )
-_DAMAGED = "The key is damaged or incomplete: copy the whole line of the .pub file."
+_DAMAGED = _("The key is damaged or incomplete: copy the whole line of the .pub file.")
 _PRIVATE = (
     "This is a private key. It was not stored, but it left your computer: make a new pair of keys (ssh-keygen -t "
     "ed25519), and give the file that ends in .pub."
@@ -133,7 +114,7 @@ def parse(text: str) -> PublicKey:
 def _refuse_other_files(text: str) -> None:
     """Refuse private keys, and public keys of other programs. Raises KeyInvalidError."""
     if not text:
-        raise KeyInvalidError("No key was given. Give the one line of a file such as ~/.ssh/id_ed25519.pub.")
+        raise KeyInvalidError(_("No key was given. Give the one line of a file such as ~/.ssh/id_ed25519.pub."))
     if "PRIVATE KEY" in text or text.startswith("PuTTY-User-Key-File"):
         raise KeyInvalidError(_PRIVATE)
     if "-----BEGIN CERTIFICATE" in text:

@@ -1,11 +1,4 @@
-"""API tokens: create, show once, authenticate by digest, revoke.
-
-TokenError
-|- TooManyTokensError(limit)   this user has the maximum number
-|- TokenLabelError(field, reason)   the label is longer than one line of `MAX_LABEL` characters
-|- LifetimeError(field, reason)     the lifetime is not positive, or longer than `MAX_LIFETIME`
-|- TokenNotFoundError          no such token, or not one of this user
-"""
+"""API tokens: create, show once, authenticate by digest, revoke."""
 
 from __future__ import annotations
 
@@ -15,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from django.db import transaction
 
 from .database_rows import row_by_id, single_row
-from .error_categories import CategorizedError, InvalidFieldError, LimitExceededError, NotFoundError
+from .error_categories import InvalidFieldError, LimitExceededError, NotFoundError
 from .hidden import Secret, digest_of, new_text
 from .models import ApiToken, User
 from .signals import account_changed
@@ -33,23 +26,11 @@ MAX_LABEL = 128
 MAX_LIFETIME, USUAL_LIFETIME = timedelta(days=3660), timedelta(days=90)
 
 
-class TokenError(CategorizedError):
-    """The root of this tree."""
-
-
-class TooManyTokensError(TokenError, LimitExceededError):
+class TooManyTokensError(LimitExceededError):
     template = "A user has at most {self.limit} tokens"
 
 
-class TokenLabelError(TokenError, InvalidFieldError):
-    pass
-
-
-class LifetimeError(TokenError, InvalidFieldError):
-    pass
-
-
-class TokenNotFoundError(TokenError, NotFoundError):
+class TokenNotFoundError(NotFoundError):
     kind = "token"
 
 
@@ -57,12 +38,13 @@ def make(user: User, label: str, lifetime: timedelta | None = None) -> tuple[Api
     """Make a token: the only way to one, for the user and for the operator.
 
     It counts against the bound of the user, is in the audit log, and its owner gets a mail. lifetime None: until it is
-    revoked. Returns the row and the token, which cannot be read again later. Raises TokenError.
+    revoked. Returns the row and the token, which cannot be read again later. Raises TooManyTokensError,
+    InvalidFieldError.
     """
     if len(label) > MAX_LABEL or not label.isprintable():
-        raise TokenLabelError("label", f"it is one line of at most {MAX_LABEL} characters")
+        raise InvalidFieldError("label", f"it is one line of at most {MAX_LABEL} characters")
     if lifetime is not None and not timedelta() < lifetime <= MAX_LIFETIME:
-        raise LifetimeError("lifetime", f"it is positive, and at most {MAX_LIFETIME.days} days")
+        raise InvalidFieldError("lifetime", f"it is positive, and at most {MAX_LIFETIME.days} days")
     token = new_text(PREFIX)
     expires_at = None if lifetime is None else datetime.now(UTC) + lifetime
     with transaction.atomic():

@@ -7,7 +7,7 @@ actor: staff; None: the operator, on the machine of the service. Staff do none o
 page asks them for the password and the second factor, which a stolen session does not have. Each act is in the audit
 log with its actor, and the user gets a mail. The page that calls this asks for a recent sign-in.
 
-Raises NotStaffError, OwnWaysError, and the errors of the services that it calls.
+Raises NOT_STAFF, OWN_WAYS, and the errors of the services that it calls.
 """
 
 from __future__ import annotations
@@ -21,40 +21,26 @@ from . import audit, certificate_subjects, one_time_codes, passkeys, password_re
 from . import linked_identities as linked
 from . import sessions as open_sessions
 from .audit import What
-from .error_categories import CategorizedError, Category, NotFoundError
-from .models import ApiToken, CertificateSubject, LinkedIdentity, Passkey, SignIn, User
+from .error_categories import Category, NotFoundError, Refusal, RefusedError
+from .models import ApiToken, CertificateSubject, LinkedIdentity, Passkey, ScimUser, SignIn, User
 from .provider import clients, consents
 from .ssh_keys import SshKey
 from .users import check_staff
 
-
-class OwnWaysError(CategorizedError):
-    category = Category.CONFLICT
-    reason = "Change how you sign in yourself on your account page."
-
-
-class NoMailError(CategorizedError):
-    category = Category.CONFLICT
-    reason = "No mail can be sent: the user has no mail address, or the service has no mail server."
-
-
-class UserInactiveError(CategorizedError):
-    category = Category.CONFLICT
-    reason = "The user is deactivated: reactivate the user first."
-
-
-class MailWaitsError(CategorizedError):
-    category = Category.CONFLICT
-    reason = "A mail with a link was sent in the last half hour: its link still serves."
-
-
-class ApplicationNotFoundError(NotFoundError):
-    kind = "application of this user"
+OWN_WAYS = Refusal(Category.CONFLICT, "Change how you sign in yourself on your account page.")
+NO_MAIL = Refusal(
+    Category.CONFLICT, "No mail can be sent: the user has no mail address, or the service has no mail server."
+)
+USER_INACTIVE = Refusal(Category.CONFLICT, "The user is deactivated: reactivate the user first.")
+MAIL_WAITS = Refusal(Category.CONFLICT, "A mail with a link was sent in the last half hour: its link still serves.")
 
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """Everything that signs a user in or acts for the user. No secret is in it."""
+    """Everything that signs a user in or acts for the user. No secret is in it.
+
+    directory_may_activate: a directory (SCIM) has deactivated the user, and nobody else.
+    """
 
     user: User
     has_password: bool
@@ -67,6 +53,7 @@ class Overview:
     tokens: list[ApiToken]
     consents: list[SignIn]
     sessions: int
+    directory_may_activate: bool
 
 
 def overview(actor: User | None, user: User) -> Overview:
@@ -83,6 +70,7 @@ def overview(actor: User | None, user: User) -> Overview:
         tokens=tokens.of(user),
         consents=consents.of_user(user),
         sessions=len(open_sessions.open_sessions(user)),
+        directory_may_activate=ScimUser.objects.filter(user=user, suspended=True).exists(),
     )
 
 
@@ -110,32 +98,32 @@ def revoke_token(actor: User | None, user: User, token: uuid.UUID | str) -> None
 
 
 def withdraw(actor: User | None, user: User, client_id: str) -> None:
-    """Take back what the user has allowed to an application. Raises ApplicationNotFoundError."""
+    """Take back what the user has allowed to an application. Raises NotFoundError."""
     _check(actor, user)
     application = clients.find(client_id)
     if application is None or not consents.of_user(user, client_id):
-        raise ApplicationNotFoundError(client_id[:64])
+        raise NotFoundError(client_id[:64], "application of this user")
     consents.withdraw(user, application, actor)
 
 
 def send_recovery(actor: User | None, user: User) -> None:
     """Send the mail with a link that sets a password, also where the user has none yet.
 
-    Raises UserInactiveError, NoMailError, MailWaitsError.
+    Raises USER_INACTIVE, NO_MAIL, MAIL_WAITS.
     """
     _check(actor, user)
     if not user.is_active:
-        raise UserInactiveError
+        raise RefusedError(USER_INACTIVE)
     if not user.email or not password_recovery.is_offered():
-        raise NoMailError
+        raise RefusedError(NO_MAIL)
     with transaction.atomic():
         if not password_recovery.begin(user):
-            raise MailWaitsError
+            raise RefusedError(MAIL_WAITS)
         audit.record(What.RECOVERY_SENT, user, actor=actor)
 
 
 def _check(actor: User | None, user: User) -> None:
-    """Raises NotStaffError, OwnWaysError."""
+    """Raises NOT_STAFF, OWN_WAYS."""
     check_staff(actor)
     if actor is not None and actor.pk == user.pk:
-        raise OwnWaysError
+        raise RefusedError(OWN_WAYS)

@@ -29,6 +29,14 @@ def identity_name(user: Named) -> str:
     return user.username if "@" in user.username else f"{user.username}@{domain()}"
 
 
+def is_of_this_service(user: Named) -> bool:
+    """Whether the domain of the user's name as an identity is ours.
+
+    A user name may have another domain, as directories and operators give them: it proves nothing about that domain.
+    """
+    return identity_name(user).rpartition("@")[2].lower() == domain()
+
+
 def local(text: str) -> str:
     """A name without the domain of this service, in any case of its letters; another name stays as it is."""
     name, at, given = text.rpartition("@")

@@ -1,13 +1,6 @@
 """Find, list, create and change users, as staff and the operator do: mail address, full name, staff or not.
 
 `identity.deactivation` deactivates users.
-
-UserAccountError
-|- UserExistsError(name)     a user of this name exists
-|- UserInvalidError(reason)  the name or the address is not valid
-|- NotStaffError()           only staff may do this
-|- OwnAccountError()         staff do not deactivate themselves
-|- UserNotFoundError(ref)    there is no such user
 """
 
 from __future__ import annotations
@@ -18,11 +11,12 @@ from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.db.models import Q
 
-from . import audit, user_names
+from . import audit, link_codes, user_names
 from .audit import What
+from .clock import moment
 from .database_rows import unless_taken
-from .error_categories import Category, NotFoundError, ReasonError
-from .models import CertificateSubject, LinkedIdentity, Passkey, RecoveryLink, User
+from .error_categories import Category, Refusal, RefusedError
+from .models import CertificateSubject, LinkedIdentity, Passkey, User
 
 #: The beginning of the name of a deleted user.
 DELETED = "deleted-"
@@ -32,38 +26,13 @@ MAX_FULL_NAME = 150
 ONE_NAME = "identity_user_username_key"
 
 
-class UserAccountError(ReasonError):
-    """The root of this tree."""
+class UserExistsError(RefusedError):
+    refusal = Refusal(Category.EXISTS, "there is a user {name} already")
 
 
-class UserExistsError(UserAccountError):
-    category = Category.EXISTS
-
-    def __init__(self, name: str) -> None:
-        super().__init__(name)
-        self.reason = f"there is a user {name} already"
-
-
-class UserInvalidError(UserAccountError):
-    category = Category.INVALID
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
-
-
-class NotStaffError(UserAccountError):
-    category = Category.PERMISSION_DENIED
-    reason = "Only those who run this service may do this."
-
-
-class OwnAccountError(UserAccountError):
-    category = Category.CONFLICT
-    reason = "You cannot deactivate yourself."
-
-
-class UserNotFoundError(NotFoundError, UserAccountError):
-    kind = "user"
+USER_INVALID = Refusal(Category.INVALID, "{reason}")
+NOT_STAFF = Refusal(Category.PERMISSION_DENIED, "Only those who run this service may do this.")
+OWN_ACCOUNT = Refusal(Category.CONFLICT, "You cannot deactivate yourself.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,33 +47,36 @@ class UserDetails:
 def add(username: str, details: UserDetails, actor: User | None = None) -> User:
     """Create a user without a password. A name in our own domain is the name before the @.
 
-    actor: staff, or None for the operator. Raises UserAccountError.
+    actor: staff, or None for the operator. Raises NOT_STAFF, UserExistsError, USER_INVALID.
     """
     check_staff(actor)
     username = user_names.local(username)
     if User.objects.filter(username=username).exists():
-        raise UserExistsError(username)
+        raise UserExistsError(name=username)
     user = User(username=username)
     user.set_unusable_password()
     _fill(user, details)
-    with unless_taken(ONE_NAME, UserExistsError(username)):
+    with unless_taken(ONE_NAME, UserExistsError(name=username)):
         user.save(force_insert=True)
         audit.record(What.USER_ADDED, user, _facts(details), actor=actor)
     return user
 
 
 def change(user: User, details: UserDetails, actor: User | None = None) -> None:
-    """Change a user. actor: staff, or None for the operator. Raises NotStaffError, UserInvalidError.
+    """Change a user. actor: staff, or None for the operator. Raises NOT_STAFF, USER_INVALID.
 
-    With the address change the links for a new password that went to the old one: that mailbox may be in other hands.
+    With the address end the links by mail: the old mailbox may be in other hands, and who wanted another address, too.
     """
     check_staff(actor)
-    former = user.email
-    _fill(user, details)
     with transaction.atomic():
+        # Changes that others have made meanwhile stay: a request under way does not give the right of staff back.
+        user.refresh_from_db(from_queryset=User.objects.select_for_update(no_key=True))
+        check_staff(actor and User.objects.get(pk=actor.pk))
+        former = user.email
+        _fill(user, details)
         if user.email != former:
-            RecoveryLink.objects.filter(user=user).delete()
-        user.save(update_fields=["email", "first_name", "last_name", "is_staff"])
+            link_codes.end_all(user, moment())
+        user.save(update_fields=_columns(details))
         audit.record(What.USER_CHANGED, user, _facts(details), actor=actor)
 
 
@@ -121,7 +93,7 @@ def listed(
 ) -> tuple[list[User], int]:
     """Users by name, and the number of all that match. text: a part of the name, the full name or the address.
 
-    Raises NotStaffError.
+    Raises NOT_STAFF.
     """
     check_staff(reader)
     text = text.replace("\0", "")
@@ -133,9 +105,9 @@ def listed(
 
 
 def check_staff(user: User | None) -> None:
-    """None: the operator, on the machine of the service. Raises NotStaffError."""
+    """None: the operator, on the machine of the service. Raises NOT_STAFF."""
     if user is not None and not (user.is_staff and user.is_active):
-        raise NotStaffError
+        raise RefusedError(NOT_STAFF)
 
 
 def _facts(details: UserDetails) -> audit.Facts:
@@ -144,19 +116,26 @@ def _facts(details: UserDetails) -> audit.Facts:
     return {"changed": " ".join(changed), "staff": details.staff}
 
 
+def _columns(details: UserDetails) -> list[str]:
+    columns = {"email": ["email"], "full_name": ["first_name", "last_name"], "staff": ["is_staff"]}
+    return [one for name, ours in columns.items() if getattr(details, name) is not None for one in ours]
+
+
 def _fill(user: User, details: UserDetails) -> None:
     if details.email is not None:
         user.email = details.email
     if details.full_name is not None:
         if len(details.full_name) > MAX_FULL_NAME or not details.full_name.isprintable():
-            raise UserInvalidError(f"A name is at most {MAX_FULL_NAME} characters that can be printed.")
+            raise RefusedError(
+                USER_INVALID, reason=f"A name is at most {MAX_FULL_NAME} characters that can be printed."
+            )
         user.first_name, user.last_name = details.full_name, ""
     if details.staff is not None:
         user.is_staff = details.staff
     try:
         user.full_clean(exclude={"password"})
     except ValidationError as error:
-        raise UserInvalidError(" ".join(error.messages)) from None
+        raise RefusedError(USER_INVALID, reason=" ".join(error.messages)) from None
 
 
 def can_sign_in_without(user: User, without: Passkey | LinkedIdentity | CertificateSubject) -> bool:

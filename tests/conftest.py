@@ -25,8 +25,9 @@ from deploy.endpoint.authority import CertificateFiles
 from deploy.endpoint.toolkit import SERVER
 from deploy.stack.postgres import Postgres
 from deploy.stack.redis import Redis
+from endpoints.addresses.openings import parse_openings
 from identity.vault.keys import new_key, parse_keys
-from tests import kept_keys, real_clients
+from tests import forking, kept_keys, real_clients
 from tests.database import delete_rows_in_place_of_truncating
 from tests.durations import Recorder
 from tests.gridftp import myproxy, toolkit
@@ -39,6 +40,7 @@ from tests.memory import folder_in_memory
 from tests.schedule import UnitScheduling
 from tests.schema_copy import TEMPLATE, SchemaCopy
 from tests.servers import front_server, ssh_clients
+from transferapi.config import CHECKOUT
 from transferapi.config.servers import broker_url, database
 
 HOW_TO_GET_THE_TOOLKIT = (
@@ -52,6 +54,7 @@ HOW_TO_GET_THE_CLIENTS = (
 HOW_TO_GET_NGINX = (
     "The tests of the server in front did not run: nginx is not installed. To get it: tests/install-nginx.sh"
 )
+HOW_TO_GET_HAPROXY = "The tests of HAProxy in front did not run: it is not installed. To get it: tests/install-nginx.sh"
 HOW_TO_GET_THE_SSH_CLIENTS = (
     "The tests with the ssh clients of others did not run: they are not all installed. "
     "To get them: tests/install-tools.sh"
@@ -71,6 +74,7 @@ def pytest_configure(config: pytest.Config) -> None:
     hypothesis.settings.register_profile("waybill", deadline=None)
     hypothesis.settings.load_profile("waybill")
     delete_rows_in_place_of_truncating()
+    forking.install()
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(Recorder(config))
     global _own_folder
@@ -105,6 +109,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> UnitScheduli
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(exitstatus: int) -> None:
     """Keep the files of a run that failed."""
+    forking.stop()
     if _own_folder is not None and exitstatus == pytest.ExitCode.OK:
         shutil.rmtree(_own_folder, ignore_errors=True)
 
@@ -121,6 +126,7 @@ NEEDS = {
     "toolkit": (toolkit.installed, HOW_TO_GET_THE_TOOLKIT),
     "real_clients": (real_clients.installed, HOW_TO_GET_THE_CLIENTS),
     "nginx": (front_server.installed, HOW_TO_GET_NGINX),
+    "haproxy": (front_server.haproxy_installed, HOW_TO_GET_HAPROXY),
     "ssh_clients": (ssh_clients.installed, HOW_TO_GET_THE_SSH_CLIENTS),
 }
 
@@ -137,11 +143,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason=how))
 
 
+UNIT = CHECKOUT / "tests" / "unit"
 _ENVIRONMENT = pytest.StashKey[dict[str, str]]()
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
+    forking.allowed = not (item.get_closest_marker("own_interpreter") or UNIT in item.path.parents)
     item.stash[_ENVIRONMENT] = dict(os.environ)
 
 
@@ -165,6 +173,12 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     for _, how in NEEDS.values():
         if any(how in reason for reason in skipped):
             sys.stdout.write(how + "\n")
+
+
+@pytest.fixture
+def loopback_opened(settings: Any) -> None:
+    """Endpoints of this process may have servers on this machine."""
+    settings.ALLOW_TARGETS = parse_openings("127.0.0.0/8")
 
 
 @pytest.fixture(scope="session")

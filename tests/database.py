@@ -40,3 +40,15 @@ def first_row(url: str, statement: str) -> tuple[Any, ...]:
     with closing(psycopg2.connect(url)) as session, session, session.cursor() as cursor:
         cursor.execute(statement)
         return tuple(cursor.fetchone() or ()) if cursor.description else ()
+
+
+def is_waiting() -> bool:
+    """Whether a transaction of this database waits for another one."""
+    with connection.cursor() as cursor:
+        # Within a transaction the view stays as it was seen first.
+        cursor.execute("SELECT pg_stat_clear_snapshot()")
+        cursor.execute(
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+        )
+        [waiting] = cursor.fetchone()
+    return bool(waiting)

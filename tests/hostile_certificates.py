@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography import x509
@@ -20,7 +21,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import NameOID
 
 from identity.gsi.distinguished_names import slash_name
-from identity.gsi.errors import UntrustedError
+from identity.gsi.errors import CredentialError, Flaw, UntrustedError
 from identity.gsi.trust import TrustFolder
 from identity.gsi.x509 import INHERIT_ALL, PROXY_CERT_INFO, PrivateKey, X509Credential
 from tests import kept_keys
@@ -294,10 +295,15 @@ def verified(folder: Path, holder: Holder, now: datetime = NOW) -> str:
     return slash_name(TrustFolder(folder).verify(holder.chain, now=now).subject)
 
 
-def refused(folder: Path, holder: Holder, kind: type[UntrustedError], now: datetime = NOW) -> str:
-    """The reason; exactly this kind of error, none below it."""
+def raises_flaw(flaw: Flaw) -> pytest.RaisesExc[Any]:
+    """The context expects a credential or a certificate with this flaw."""
+    return pytest.raises((CredentialError, UntrustedError), check=lambda error: error.flaw is flaw)
+
+
+def refused(folder: Path, holder: Holder, flaw: Flaw, now: datetime = NOW) -> str:
+    """The reason of a refusal for this flaw."""
     with pytest.raises(UntrustedError) as raised:
         TrustFolder(folder).verify(holder.chain, now=now)
-    assert type(raised.value) is kind, raised.value.reason
+    assert raised.value.flaw is flaw, raised.value.reason
     assert raised.value.reason.endswith(".")
     return raised.value.reason

@@ -1,11 +1,11 @@
 #!/bin/sh
-# Installs Debian's nginx for the tests of the front server. Where that is not allowed, they are skipped.
+# Installs Debian's nginx and HAProxy for the tests of the front servers. Where that is not allowed, they are skipped.
 set -eu
 PATH="$PATH:/usr/sbin:/sbin"
-if command -v nginx >/dev/null; then exit 0; fi
+if command -v nginx >/dev/null && command -v haproxy >/dev/null; then exit 0; fi
 . "$(dirname "$0")/apt-install.sh"
-prepare "the tests of the front server: nginx"
-# The package would start a server on port 80; the tests start their own. Exit status 101 of a policy forbids that. The
+prepare "the tests of the front servers: nginx, haproxy"
+# The packages would start servers; the tests start their own. Exit status 101 of a policy forbids that. The
 # policy exists only while this script runs, and only where the machine has none.
 policy=/usr/sbin/policy-rc.d
 mark="# made by install-nginx.sh of Waybill, for as long as it runs"
@@ -18,6 +18,6 @@ if [ ! -e $policy ]; then
     printf '#!/bin/sh\n%s\nexit 101\n' "$mark" | $run tee $policy >/dev/null
     $run chmod 755 $policy
 fi
-install_packages nginx-light
-# It does not start at the next boot either.
-if [ -d /run/systemd/system ]; then $run systemctl disable -q nginx || true; fi
+install_packages nginx-light haproxy
+# They do not start at the next boot either.
+if [ -d /run/systemd/system ]; then $run systemctl disable -q nginx haproxy || true; fi

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs small programs that tests call: curl, as the examples of the pages do, ip, for network namespaces, xmlsec1,
-# with which a SAML provider of others signs, a Redis with TLS, systemd-analyze, which checks units, promtool, which tries alert rules and the format of metrics, caddy, a front
-# server, and ssh clients.
+# with which a SAML provider of others signs, a Redis with TLS, systemd-analyze, which checks units, promtool, which tries alert rules and the format of metrics,
+# and ssh clients.
 set -eu
 . "$(dirname "$0")/apt-install.sh"
 if ! { command -v curl && command -v ip && command -v nft && command -v xmlsec1; } >/dev/null; then
@@ -43,4 +43,3 @@ folder=
 trap 'rm -rf "$folder"' EXIT
 trap 'exit 1' INT TERM HUP
 unpack_program promtool prometheus "the tests of metrics and alert rules"
-unpack_program caddy caddy "the tests of the front server"

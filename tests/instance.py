@@ -10,9 +10,10 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.cookiejar import CookieJar
 from pathlib import Path
 from types import MappingProxyType
@@ -182,8 +183,10 @@ def _ready(process: subprocess.Popen[bytes], home: Path, log: Path) -> Api:
     end = time.monotonic() + READY_SECONDS
     while time.monotonic() < end and process.poll() is None:
         if (home / "connection.json").exists():
-            api = Api(home)
-            tasks = api.call("GET", "/task_list?filter=type:TRANSFER")["DATA"]
+            api, tasks = Api(home), []
+            # The file is there before each process of the web server listens, and a busy one may take its time.
+            with suppress(urllib.error.URLError, TimeoutError):
+                tasks = api.call("GET", "/task_list?filter=type:TRANSFER")["DATA"]
             if tasks and all(task["status"] != "ACTIVE" for task in tasks):
                 return api
         time.sleep(0.2)

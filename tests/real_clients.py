@@ -65,7 +65,7 @@ class Globus:
 
     url: str
     home: Path
-    #: id and secret, for a login by client credentials; None: it logs in as a user does.
+    #: id and secret, for a login by client credentials; None if it logs in as a user does.
     client: tuple[str, str] | None = None
     more: Mapping[str, str] = field(default_factory=dict)
     #: The environment with the command: "cli", or one of OLDER_COMMANDS.

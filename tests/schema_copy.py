@@ -1,7 +1,8 @@
 """A copy of the migrated schema: migrations take 9 s of processor, which each process of each test run would spend.
 
 The first process migrates a database and writes a dump. The others wait and load it, and so do later runs. The name of
-the dump has a digest of all migrations and models, so that a changed one makes a new dump.
+the dump has a digest of all migrations and models, so that a changed one makes a new dump. Beside it is the data folder
+of a PostgreSQL with the schema, which each instance of a test gets a copy of.
 """
 
 from __future__ import annotations
@@ -10,7 +11,9 @@ import fcntl
 import hashlib
 import inspect
 import os
+import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -33,6 +36,7 @@ class SchemaCopy:
     def __init__(self, folder: Path, postgres: Postgres) -> None:
         self._folder, self._postgres = folder, postgres
         self._dump = folder / f"{_digest()}.sql"
+        self._data = self._dump.with_suffix(".data")
 
     def make_template(self) -> None:
         """Create the database TEMPLATE with the schema, by the dump where there is one."""
@@ -58,15 +62,34 @@ class SchemaCopy:
     def give_to(self, home: Path) -> None:
         """Let a new home of an instance have a database with the schema, as an earlier start would have left it.
 
-        The instance then applies those migrations that are missing, which are none.
+        The instance then applies those migrations that are missing, which are none. Its database does not wait for the
+        disk: what is written is lost with the machine only.
         """
         Home(home).make()
-        server = Postgres(home, durable=False)
-        server.start()
-        try:
-            self._load(server.url())
-        finally:
-            server.stop()
+        with self._alone():
+            if not self._data.exists():
+                self._make_data()
+        _copy(self._data, Postgres(home).data)
+
+    def _make_data(self) -> None:
+        """A cluster with the schema. It is made in a folder that the account of the server can pass through."""
+        with tempfile.TemporaryDirectory(prefix="waybill-schema-") as folder:
+            Path(folder).chmod(0o711)
+            Home(home := Path(folder) / "home").make()
+            server = Postgres(home, durable=False)
+            server.start()
+            try:
+                self._load(server.url())
+            finally:
+                server.stop()
+            with (server.data / "postgresql.conf").open("a") as file:
+                file.write("fsync = off\nfull_page_writes = off\n")
+            fresh = self._data.with_suffix(f".{os.getpid()}")
+            _copy(server.data, fresh)
+        fresh.rename(self._data)
+        for old in self._folder.glob("*.data"):
+            if old != self._data:
+                shutil.rmtree(old)
 
     def _load(self, url: str) -> None:
         words = ("--quiet", "--no-psqlrc", "--set=ON_ERROR_STOP=1", "--output=/dev/null", f"--file={self._dump}")
@@ -82,6 +105,11 @@ class SchemaCopy:
     def _run(self, program: str, *words: str, url: str) -> None:
         command = [str(self._postgres.program(program)), *words, f"--dbname={url}"]
         subprocess.run(command, check=True, timeout=120)
+
+
+def _copy(source: Path, target: Path) -> None:
+    """A folder with the owners of its files."""
+    subprocess.run(["cp", "-a", str(source), str(target)], check=True, timeout=120)
 
 
 def _migrate() -> None:

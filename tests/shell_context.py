@@ -132,7 +132,7 @@ class Shell:
         self.paused = 0
 
     def run(self, line: str, lines: Iterable[str | bytes] | None = None) -> Result:
-        """Run one line. lines: standard input without line ends; None: there is none."""
+        """Run one line. lines: standard input without line ends; None if there is none."""
         self.paused = 0
         context = ShellContext(self, lines)
         status = interpreter.run(line, context)

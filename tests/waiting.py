@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 
-def eventually(condition: Callable[[], object], *, seconds: float = 30.0) -> None:
-    """Return when the condition holds; fail when it has not after `seconds`.
+def eventually(condition: Callable[[], object], *, seconds: float = 90.0) -> None:
+    """Return when the condition holds; fail when it has not after `seconds`: on a busy machine a second takes a minute.
 
     The pauses are a tenth of the time that has passed, from 10 ms to 0.25 s: a condition may cost requests, which delay
     the processes that it waits for.

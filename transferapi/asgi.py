@@ -102,7 +102,7 @@ async def _refuse(send: _Send, status: int) -> None:
 
 
 def _end_streams() -> None:
-    """Raises TimeoutError."""
+    """End all streams of events. Raises TimeoutError."""
     from transferapi.outages.bounded import within
     from transferapi.rest.push import event_broadcaster
 

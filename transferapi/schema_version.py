@@ -1,6 +1,6 @@
 """Check at the start of each program, except the migrations, that its code can run on the schema of the database.
 
-A migration has an attribute `effect` (decision 0069):
+A migration has an attribute `effect` (docs/decisions/upgrade-and-backup.md):
 
     EXPAND      the code of the previous release can run on it: it adds a table, or a column that may be left out
     CONTRACT    it removes what only the previous release uses; the code of its own release runs before and after it
@@ -128,7 +128,7 @@ def check_or_exit() -> None:
 
 
 def _check_all() -> None:
-    """Raises PoolerError, WrongSchemaError, OperationalError."""
+    """Check the schema, and that no pooler is in between. Raises PoolerError, WrongSchemaError, OperationalError."""
     with connection.wrap_database_errors:
         pooler.check(lambda: connection.get_new_connection(connection.get_connection_params()))
     _tell(check())

@@ -44,8 +44,10 @@ MIDDLEWARE = [
     "transferapi.rest.metrics.requests.RequestMetrics",
     "transferapi.rest.access_log.AccessLog",
     "transferapi.rest.trace_requests.TraceRequests",
-    "transferapi.rest.cross_origin.middleware.CrossOrigin",
+    "transferapi.rest.cross_origin.CrossOrigin",
     "transferapi.rest.http.security_headers.SecurityHeaders",
+    "transferapi.rest.http.thread_shares.ThreadShares",
+    "transferapi.rest.http.request_bodies.KnownLengths",
     "django.middleware.security.SecurityMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
@@ -55,7 +57,7 @@ MIDDLEWARE = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "webui.language.PageLanguage",
-    "webui.maintenance_mode.MaintenanceMiddleware",
+    "webui.problems.MaintenanceMiddleware",
 ]
 ROOT_URLCONF = "transferapi.urls"
 WSGI_APPLICATION = "transferapi.wsgi.application"
@@ -124,7 +126,7 @@ LOCALE_PATHS = [str(Path(__file__).parents[1] / folder / "locale") for folder in
 LANGUAGE_CODE = "en-us"
 
 #: The limit for forms of pages, which are read before the user has signed in and hold no files. Documents of the API
-#: have their own limits (`transferapi.rest.http.parsing`). The web server reads this much of a body by itself.
+#: have their own limits (`transferapi.rest.http.parsing`).
 DATA_UPLOAD_MAX_MEMORY_SIZE = 64 << 10
 FILE_UPLOAD_HANDLERS = ["transferapi.rest.http.uploads.NoFiles"]
 
@@ -159,6 +161,8 @@ IDENTITY_DOMAIN = CONFIG.domain
 SIGN_UP = CONFIG.sign_up
 #: Days for which the audit log is kept; 0: for ever.
 AUDIT_DAYS = CONFIG.audit_days
+#: Days for which the record of a completed task is kept; 0: for ever.
+TASK_DAYS = CONFIG.task_days
 #: Files that pass through a worker process itself: octets a second, and how many at a time.
 STREAM_RATE = CONFIG.stream_rate
 STREAMS = CONFIG.streams
@@ -166,7 +170,7 @@ STREAMS = CONFIG.streams
 CLEAR_PASSWORDS = CONFIG.clear_passwords
 #: Where web servers and workers reach the relay.
 RELAY = CONFIG.relay
-#: Octets a second that a relay passes on for a user; 0: no limit. None: it has no ports for servers.
+#: Octets a second that a relay passes on for a user; 0: no limit. None if it has no ports for servers.
 RELAY_SMALL_FILES_RATE: int | None = CONFIG.relay_rate if CONFIG.relay_data else None
 #: The registrations of this service at the OAuth servers of endpoints, by their addresses.
 OAUTH_CLIENTS: Mapping[str, OAuthClient] = clients_of(CONFIG.oauth_clients.value) if CONFIG.oauth_clients else {}
@@ -175,7 +179,7 @@ OAUTH_CLIENTS: Mapping[str, OAuthClient] = clients_of(CONFIG.oauth_clients.value
 OAUTH2_PROVIDER_APPLICATION_MODEL = "oauth2_provider.Application"
 OAUTH2_PROVIDER_ACCESS_TOKEN_MODEL = "oauth2_provider.AccessToken"  # noqa: S105
 
-#: The keys of identity tokens; the file, if any, is read again when it changes (`identity.provider.signing_keys`).
+#: The keys of identity tokens; the file, if any, is read again when it changes (`identity.provider.openid`).
 OIDC_KEY_FILE = CONFIG.oidc_key_file
 #: Our own OAuth2 server (`identity.provider`). Tokens, codes and secrets are kept as digests only (RFC 9700).
 OAUTH2_PROVIDER: dict[str, Any] = {
@@ -216,7 +220,7 @@ FRONT_SECRET = CONFIG.front_secret
 #: Where those are who watch the service: they see why it is not ready.
 MONITORS = CONFIG.monitors
 METRICS_TOKEN = CONFIG.metrics_token
-#: Where the front server ends TLS, as host:port; "": there is none.
+#: Where the front server ends TLS, as host:port; "" if there is none.
 FRONT_TLS = CONFIG.front_tls
 #: Seconds for an operation on an endpoint, which leaves time for the response.
 OPERATION_SECONDS = float(CONFIG.operation_seconds)

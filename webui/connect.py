@@ -19,10 +19,10 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from endpoints.connect import setup, setup_keys
 from endpoints.connect.program import NAME, program
 from endpoints.connect.setup_keys import IssuedSetupKey
+from endpoints.error_meanings import meaning
 from identity.error_categories import CategorizedError
-from transferapi.rest.http.errors import meaning
 
-from .endpoints import endpoint_page
+from . import endpoints
 from .forms import change_of
 from .page import show, signed_in, user_of
 
@@ -72,11 +72,11 @@ def new_key(request: HttpRequest, ref: uuid.UUID) -> HttpResponse:
         key = setup_keys.new_key(user_of(request), str(ref))
     except CategorizedError as error:
         status, _code, message = meaning(error, "")
-        return endpoint_page.page(request, str(ref), refusal=("agent", message), status=status)
+        return endpoints.page(request, str(ref), refusal=("agent", message), status=status)
     return _key_page(request, key)
 
 
-@change_of(endpoint_page.page, "/endpoints", "agent")
+@change_of(endpoints.page, "/endpoints", "agent")
 def revoke(request: HttpRequest, endpoint: str) -> str:
     setup.revoke(user_of(request), endpoint)
     return _("The computer is refused from now on.")

@@ -12,9 +12,9 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST
 
+from endpoints.error_meanings import meaning
 from endpoints.errors import StepUpRequiredError
 from identity.error_categories import CategorizedError
-from transferapi.rest.http.errors import meaning
 from transferapi.tasks.errors import RequestError
 
 from .page import show, signed_in

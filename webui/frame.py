@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cache
+from typing import NamedTuple
 
 from django.http import HttpRequest
+from django.urls import Resolver404, resolve
+from django.utils.functional import Promise
 from django.utils.translation import get_language, ngettext
+from django.utils.translation import gettext_lazy as _
 
+from endpoints import managed_endpoints
 from endpoints.models import Endpoint
 from endpoints.registry import canonical_name
 from identity import shown_names
 from identity.models import User
 from transferapi.tasks import maintenance, queries
 
-from . import assets, language, navigation
-from .navigation import NavigationEntry
+from . import assets, language
 
 THEMES = ("light", "dark")
 THEME_COOKIE = "waybill-theme"
@@ -34,14 +38,14 @@ class PageFrame:
     language: str
     theme: str
     here: str
-    #: The name that is shown for the reader; "": nobody is signed in.
+    #: The name that is shown for the reader; "" if nobody is signed in.
     who: str = ""
     entries: list[NavigationEntry] = field(default_factory=list)
     waiting: list[WaitingPlace] = field(default_factory=list)
     waiting_tasks: int = 0
-    script_texts: dict[str, str] = field(default_factory=dict)
+    script_texts: dict[str, str | list[str]] = field(default_factory=dict)
     languages: dict[str, str] = field(default_factory=lambda: language.LANGUAGES)
-    #: The message of the operator during maintenance; "": there is none.
+    #: The message of the operator during maintenance; "" if there is none.
     maintenance: str = ""
 
 
@@ -68,7 +72,7 @@ def _with_user(frame: PageFrame, user: User) -> PageFrame:
     return replace(
         frame,
         who=shown_names.short_name_of(user),
-        entries=navigation.entries(user),
+        entries=entries(user),
         waiting=places,
         waiting_tasks=tasks,
     )
@@ -86,3 +90,43 @@ def _words(place: Endpoint, tasks: int) -> str:
 @cache
 def _script_sources() -> tuple[str, ...]:
     return tuple(path.read_text() for path in sorted((assets.FOLDER / "js").glob("*.js")))
+
+
+class NavigationEntry(NamedTuple):
+    """path: of the page, and the beginning of the paths below it."""
+
+    path: str
+    icon: str
+    title: str | Promise
+
+
+_ENTRIES = (
+    NavigationEntry("/transfer", "transfer", _("Transfer")),
+    NavigationEntry("/activity", "activity", _("Activity")),
+    NavigationEntry("/endpoints", "endpoint", _("Endpoints")),
+    NavigationEntry("/groups", "groups", _("Groups")),
+    NavigationEntry("/timers", "timer", _("Timers")),
+    NavigationEntry("/account", "account", _("Account")),
+    NavigationEntry("/console", "console", _("Console")),
+)
+_CONSOLE = "/console"
+
+
+def entries(user: User) -> list[NavigationEntry]:
+    """The pages for this user. The console is for those who run the service or manage an endpoint."""
+    found = [entry for entry in _ENTRIES if _exists(entry.path)]
+    return [entry for entry in found if entry.path != _CONSOLE or user.is_staff or managed_endpoints.has_any(user)]
+
+
+def first_page() -> str:
+    """The page on which a signed-in user begins."""
+    return next(entry.path for entry in _ENTRIES if _exists(entry.path))
+
+
+@cache
+def _exists(path: str) -> bool:
+    try:
+        resolve(path)
+    except Resolver404:
+        return False
+    return True

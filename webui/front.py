@@ -7,7 +7,7 @@ from django.utils.cache import patch_vary_headers
 
 from transferapi.rest.landing import Landing
 
-from . import navigation
+from . import frame
 from .page import show
 
 _landing = Landing.as_view()
@@ -22,5 +22,5 @@ def front(request: HttpRequest) -> HttpResponse:
 
 def _page(request: HttpRequest) -> HttpResponse:
     if request.user.is_authenticated:
-        return HttpResponseRedirect(navigation.first_page())
+        return HttpResponseRedirect(frame.first_page())
     return show(request, "front.html", {})

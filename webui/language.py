@@ -17,7 +17,10 @@ __all__ = ["COOKIE", "LANGUAGES", "PageLanguage", "activate", "messages", "of", 
 
 COOKIE = "waybill-language"
 #: `t("...")` in a module: the texts that scripts show.
-_IN_SCRIPTS = re.compile(r"""\bt\(\s*("(?:[^"\\\n]|\\.)*")""")
+_TEXT = r"""("(?:[^"\\\n]|\\.)*")"""
+_IN_SCRIPTS = re.compile(rf"\bt\(\s*{_TEXT}")
+#: `tn("...", "...", number)`: a text for 1, and one for all other numbers.
+_PLURALS_IN_SCRIPTS = re.compile(rf"\btn\(\s*{_TEXT},\s*{_TEXT}")
 
 
 class PageLanguage:
@@ -44,11 +47,14 @@ def of(request: HttpRequest) -> str:
 
 
 @cache
-def script_texts(language: str, sources: tuple[str, ...]) -> dict[str, str]:
-    """The translations that modules with these sources show."""
+def script_texts(language: str, sources: tuple[str, ...]) -> dict[str, str | list[str]]:
+    """The translations that modules with these sources show; of two forms, both, below both texts."""
     known = messages(language)
     wanted = {literal_eval(text) for source in sources for text in _IN_SCRIPTS.findall(source)}
-    return {text: known[text] for text in sorted(wanted) if text in known}
+    pairs = {tuple(map(literal_eval, pair)) for source in sources for pair in _PLURALS_IN_SCRIPTS.findall(source)}
+    translated = [pair for pair in sorted(pairs) if (pair[0], 1) in known]
+    plurals = {"\n".join(pair): [known[pair[0], 0], known[pair[0], 1]] for pair in translated}
+    return {**{text: known[text] for text in sorted(wanted) if text in known}, **plurals}
 
 
 def _accepted(header: str) -> str:

@@ -15,7 +15,7 @@ from django.utils.http import url_has_allowed_host_and_scheme
 from identity.federation.freshness import Fresh
 from identity.models import User
 
-from . import frame, navigation
+from . import frame
 
 P = ParamSpec("P")
 SIGN_IN = "/signin"
@@ -47,7 +47,15 @@ def show(
     back = request.get_full_path() if request.method == "GET" and referrer == "same-origin" else ""
     # Browsers send forms of a page without a referrer with `Origin: null`, which is refused as one from elsewhere.
     shown = {"title": "", "frame": frame.of(request), "back": back, "may_choose": referrer != "no-referrer", **context}
-    text = render_to_string(f"webui/{template}", shown, request)
+    return _answer(render_to_string(f"webui/{template}", shown, request), status, leads_to=leads_to, referrer=referrer)
+
+
+def part(request: HttpRequest, template: str, context: Mapping[str, Any]) -> HttpResponse:
+    """A part of a page, for a script that puts it there."""
+    return _answer(render_to_string(f"webui/{template}", dict(context), request), 200)
+
+
+def _answer(text: str, status: int, *, leads_to: str = "", referrer: str = "same-origin") -> HttpResponse:
     # A name that is not UTF-8 has lone surrogates. Where a template shows it unescaped, the page must not fail.
     answer = HttpResponse(text.encode("utf-8", "replace"), status=status)
     answer["Content-Security-Policy"] = " ".join(filter(None, (_POLICY, _source(leads_to))))
@@ -105,7 +113,7 @@ def own_path(text: str | None) -> str:
     """`text` if it is a path of this site, else the first page: a link to this site cannot send users elsewhere."""
     if text and len(text) <= MAX_NEXT and text.startswith("/") and url_has_allowed_host_and_scheme(text, None):
         return text
-    return navigation.first_page()
+    return frame.first_page()
 
 
 def _source(address: str) -> str:

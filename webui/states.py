@@ -18,6 +18,8 @@ class ShownState(NamedTuple):
     word: str | Promise
 
 
+#: An active or queued task that does not go on for a fault that is tried again. Filters count it as what it is.
+STALLED = ShownState("stalled", "alert", _("Stalled"))
 SHOWN = {
     state: ShownState(state.value, icon, word)
     for state, icon, word in (

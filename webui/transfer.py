@@ -33,7 +33,7 @@ from transferapi.tasks.items import overlaps
 from transferapi.tasks.models import Task
 from transferapi.tasks.submission import TransferItem, TransferRequest, submit_transfer
 
-from . import states, transfer_options
+from . import transfer_options
 from .forms import submission_id
 from .page import show, signed_in, user_of
 from .sign_in import step_up
@@ -209,10 +209,7 @@ def _context(user: User, shown: Sequence[Pane], *, plain: bool) -> dict[str, Any
         "plain_address": pane_address(shown, plain="1"),
         "full_address": pane_address(shown),
         "submission_id": str(uuid.uuid4()),
-        "switches": transfer_options.SWITCHES,
-        "sync": transfer_options.levels(),
-        "confirm": transfer_options.confirm(),
-        "deadlines": transfer_options.DEADLINES,
+        **transfer_options.choices(),
         "typed": TYPED,
         "data": None if plain else _data(user, shown),
     }
@@ -227,7 +224,6 @@ def _data(user: User, shown: Sequence[Pane]) -> dict[str, Any]:
         "summary": {one.name: _(one.short) for one in transfer_options.SWITCHES},
         "choices": {one.value: str(one.short) for one in transfer_options.levels() if one.short},
         "deadlines": {one.value: str(one.short) for one in transfer_options.DEADLINES},
-        "states": {one.key: {"icon": one.icon, "word": str(one.word)} for one in states.SHOWN.values()},
         "typed": TYPED,
     }
 

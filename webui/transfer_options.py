@@ -72,6 +72,18 @@ def confirm() -> list[Choice]:
     return [*(Choice(str(n), value_words(one, n)) for n in _CONFIRM), Choice("", _("never"))]
 
 
+def choices() -> dict[str, Any]:
+    """The choices that `webui/transfer/options.html` shows; `given` has those that are selected at first."""
+    return {"switches": SWITCHES, "sync": levels(), "confirm": confirm(), "deadlines": DEADLINES}
+
+
+def form_of(options: Mapping[str, Any]) -> dict[str, str]:
+    """The fields of the form for these options of a task; the reverse of `of_form`."""
+    chosen = {one.name: "on" for one in SWITCHES if options.get(one.name)}
+    numbers = {name: options.get(name) for name in ("sync_level", "confirm_deletion_above")}
+    return {**chosen, **{name: "" if value is None else str(value) for name, value in numbers.items()}}
+
+
 def of_form(form: Mapping[str, str]) -> dict[str, object]:
     """The fields of a transfer document, from the form of the page."""
     found: dict[str, object] = {one.name: form.get(one.name) == "on" for one in SWITCHES}

@@ -5,11 +5,10 @@ from __future__ import annotations
 from django.conf import settings
 from django.urls import URLPattern, path
 
-from . import assets, connect, groups, preferences, style, timers, transfer
+from . import assets, connect, endpoints, groups, preferences, style, timers, transfer
 from .account import urls as account
-from .activity import actions, downloads, task_list, task_page
+from .activity import run_again, task_list, task_page
 from .console import urls as console
-from .endpoints import urls as endpoints
 from .sign_in import (
     certificate,
     consent,
@@ -50,9 +49,11 @@ urlpatterns: list[URLPattern] = [
     path("signup/account", sign_up.account),
     path("signup/identity", providers.sign_up),
     path("activity", task_list.activity),
+    path("activity/<uuid:task_id>/again", run_again.again),
+    path("activity/latest", task_list.latest),
     path("activity/<uuid:task_id>", task_page.page),
-    *(path(f"activity/<uuid:task_id>/errors.{form}", downloads.errors, {"form": form}) for form in downloads.FORMS),
-    *(path(f"activity/<uuid:task_id>/{action}", actions.act, {"action": action}) for action in actions.ACTIONS),
+    *(path(f"activity/<uuid:task_id>/errors.{form}", task_page.errors, {"form": form}) for form in task_page.FORMS),
+    *(path(f"activity/<uuid:task_id>/{action}", task_page.act, {"action": action}) for action in task_page.ACTIONS),
     path("preferences", preferences.choose),
     path("transfer", transfer.transfer),
     *account.urlpatterns,

@@ -17,7 +17,7 @@ from django.conf import settings
 
 from transferapi.outages import database, watchdog
 from transferapi.schema_version import check_or_exit
-from transferapi.tasks.tracing import switch
+from transferapi.tasks import trace_switch
 from transferapi.traces import exporting
 
 from . import broker
@@ -26,7 +26,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "transferapi.settings")
 # Django's checks are about the code, and load all pages and routes of the web server: the tests run them.
 os.environ.setdefault("CELERY_SKIP_CHECKS", "1")
 
-#: Connections of a worker to PostgreSQL at most: one for each thread of the pools of `runtime`, `store` and `rounds`.
+#: Connections of a worker to PostgreSQL at most: threads of `runtime`, `store` and `rounds` share them.
 MOST_CONNECTIONS = 20
 
 broker.install()
@@ -65,7 +65,7 @@ def begin(sender: Any, **_: object) -> None:
     check_or_exit()
     bounds = database.ConnectionBounds("worker", MOST_CONNECTIONS, settings.DATABASE_RESERVE)
     database.watch(database.IN_BACKGROUND, bounds)
-    switch.begin("worker")
+    trace_switch.begin("worker")
     from . import runtime
     from .rounds import Ticker
 

@@ -149,6 +149,6 @@ def _missing(side: Side, error: NotActivatedError | VaultError) -> Fault:
     A missing vault key is restored by the operator, and no user can act: the task is tried again until then.
     """
     if isinstance(error, VaultKeyMissingError | VaultKeyNotConfiguredError):
-        return replace(make_fault(Kind.INTERNAL_ERROR, side=side), advice=error.reason)
-    advice = renewal.NONE_VALID if isinstance(error, NotActivatedError) else error.reason
+        return replace(make_fault(Kind.INTERNAL_ERROR, side=side), advice=error.message)
+    advice = renewal.NONE_VALID if isinstance(error, NotActivatedError) else error.message
     return Fault(Kind.NO_CREDENTIALS, side, scope=FaultScope.ENDPOINT, advice=advice)

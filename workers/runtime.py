@@ -23,25 +23,11 @@ from functools import partial
 from django.conf import settings
 from django.db import close_old_connections
 
-from endpoints.addresses import provider_sites
-from endpoints.connect import presence
-from endpoints.files import leftovers
-from identity import audit_export as audit
-from identity import mail_addresses, password_recovery, sessions, sign_up
-from identity.federation.saml import directory, sources
-from identity.provider import cleanup as provider_cleanup
-from identity.vault import store as vault
 from transferapi.logs import context
 from transferapi.outages import watchdog
-from transferapi.outages.log_filter import is_told
-from transferapi.tasks import doorbell, ended_accounts, endpoint_failures, moves
-from transferapi.tasks.managers import pauses
-from transferapi.tasks.notify import mail_sender, webhooks
-from transferapi.tasks.notify.mails import sign_up as sign_up_mails
-from transferapi.tasks.upkeep import retention, rounds, tallies
-from transferapi.tasks.worker import host_keys, leases, renewal
-from transferapi.tasks.worker.fair_share import Runnable
-from transferapi.timers import running
+from transferapi.tasks import doorbell, moves
+from transferapi.tasks.upkeep import rounds, tallies
+from transferapi.tasks.worker import leases
 
 from . import wall_clock
 from .engine.slice import SliceResult
@@ -61,8 +47,6 @@ log = logging.getLogger(__name__)
 #: Tasks that the end of a slice rings for: its sessions may be enough for this many (`fair_share`), and each of these
 #: rings for as many at its own end.
 NEXT = 3
-#: Timers that are run in one round; the next round continues.
-TIMERS_LIMIT = 200
 
 
 class Runtime:
@@ -87,7 +71,7 @@ class Runtime:
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
         self._thread.start()
         self.leases = LeaseKeeper()
-        LoopWatch(self.loop, self._thread).start()
+        LoopWatch(self.loop, self._thread, has_work=lambda: bool(self.slices)).start()
 
     def _run(self) -> None:
         asyncio.set_event_loop(self.loop)
@@ -110,23 +94,6 @@ class Runtime:
 #: Leases and turns are read on few threads. Not on the store's threads: waiting for the lock of a user's turn must not
 #: delay a heartbeat.
 _scheduling = ThreadPoolExecutor(2, thread_name_prefix="scheduling")
-#: The sweep waits for no leases: behind those of a thousand tasks, the tasks of a lost worker would wait for it.
-_sweeping = ThreadPoolExecutor(1, thread_name_prefix="sweeping")
-#: Periodic jobs that may take seconds, for which no lease waits.
-_periodic = ThreadPoolExecutor(2, thread_name_prefix="periodic")
-
-#: A timer may wait for a lock, and many are run one after another.
-_timing = ThreadPoolExecutor(1, thread_name_prefix="timing")
-#: A mail server that hangs blocks only this thread.
-_posting = ThreadPoolExecutor(1, thread_name_prefix="post")
-_posted: Future[object] | None = None
-#: Deletes rows by the thousand.
-_tidying = ThreadPoolExecutor(1, thread_name_prefix="tidying")
-#: Asks servers of endpoints, which may hang.
-_uploads = ThreadPoolExecutor(1, thread_name_prefix="uploads")
-#: A federation's metadata take minutes to download and check.
-_reading = ThreadPoolExecutor(1, thread_name_prefix="reading")
-
 _lock = threading.Lock()
 _runtime: Runtime | None = None
 _stopping = False
@@ -180,6 +147,11 @@ def hold(*, held: bool) -> None:
         _held = held
 
 
+def takes_tasks() -> bool:
+    """Whether this process takes tasks: it is not asked to stop, and the maintenance mode holds none."""
+    return not (_held or _stopping)
+
+
 def worker_name() -> str:
     """The holder of a lease, for people who read the table; writes are fenced by the epoch."""
     return f"{socket.gethostname()}:{os.getpid()}"
@@ -198,7 +170,7 @@ def run(task_id: str) -> None:
 
 def _take_and_work(task_id: str) -> bool:
     """Whether there was a slice."""
-    if _stopping or _held:
+    if not takes_tasks():
         return False
     asked_at = time.time_ns()
 
@@ -256,22 +228,10 @@ def sweep() -> None:
 
     The next sweep comes when the next lease ends, if that is soon: a lost worker's tasks wait for no other one.
     """
-    if _held or _stopping:
-        return
-
-    def find_runnable() -> Runnable:
-        moves.expire_overdue()
-        rounds.sweep_when_a_lease_ends()
-        return leases.next_runnable(doorbell.MOST)
-
-    found = _sweeping.submit(on_a_connection, find_runnable).result()
+    moves.expire_overdue()
+    rounds.sweep_when_a_lease_ends()
+    found = leases.next_runnable(doorbell.MOST)
     _start([*_slices.hand_over(found.lost), *found.others])
-
-
-def settle_pauses() -> None:
-    """Pause and unpause tasks. Not a part of the sweep: a hundred pauses that end take a second."""
-    if not (_held or _stopping):
-        _periodic.submit(on_a_connection, pauses.settle).result()
 
 
 def start_next() -> None:
@@ -280,7 +240,7 @@ def start_next() -> None:
     Not for all that may run: where many tasks wait, the messages of all ends would come faster than workers look at
     them, and those of new tasks would wait behind them.
     """
-    if not (_held or _stopping):
+    if takes_tasks():
         found = _scheduling.submit(on_a_connection, partial(leases.next_runnable, NEXT)).result()
         _start([*found.lost, *found.others])
 
@@ -291,78 +251,3 @@ def _start(task_ids: Sequence[uuid.UUID]) -> None:
 
 
 _slices = SliceThreads(_take_and_work, start_next)
-
-
-def renew() -> None:
-    """Resume tasks whose missing credential or host key is there now, if the signal was lost."""
-    _periodic.submit(on_a_connection, renewal.resume_waiting).result()
-    _periodic.submit(on_a_connection, host_keys.resume_settled).result()
-
-
-def run_timers() -> None:
-    """Submit the transfers of timers that are due; several workers may do so at the same time."""
-    _timing.submit(on_a_connection, lambda: running.run_due(TIMERS_LIMIT)).result()
-
-
-def tidy() -> None:
-    """Delete expired and old rows."""
-    _periodic.submit(on_a_connection, delete_old).result()
-
-
-def delete_old() -> None:
-    vault.expire()
-    mail_sender.forget_old()
-    webhooks.forget_old()
-    retention.forget_old()
-    sessions.delete_expired()
-    password_recovery.delete_expired()
-    sign_up.delete_expired()
-    mail_addresses.delete_expired()
-    audit.delete_old()
-    ended_accounts.cancel_left_over()
-    endpoint_failures.forget_old()
-
-
-def give_back() -> None:
-    """Delete rows of ended tasks that nobody can see, for at most some seconds: other jobs use this thread."""
-    _tidying.submit(on_a_connection, retention.give_back).result()
-
-
-def remove_uploads() -> None:
-    """Remove what uploads that were given up have left on endpoints, for at most some tens of seconds."""
-    if not (_held or _stopping):
-        _uploads.submit(on_a_connection, leftovers.remove_due).result()
-
-
-def tidy_tokens() -> None:
-    """Delete expired codes, tokens and clients of the OAuth2 server, in bounded batches."""
-    _periodic.submit(on_a_connection, provider_cleanup.run).result()
-
-
-def tidy_relays() -> None:
-    """Delete what relays have left. Without an index for it: a table of agents is small, and this is done each hour."""
-    _periodic.submit(on_a_connection, presence.forget_old).result()
-
-
-def read_institutions() -> None:
-    """Read the metadata of the institutions by which users sign in; without any, all institutions are forgotten."""
-    at = partial(provider_sites.reach, timeout=sources.SECONDS, max_answer=directory.MAX_METADATA)
-    _reading.submit(on_a_connection, partial(sources.refresh_all, at)).result()
-
-
-def post() -> None:
-    """Send the mails of the outbox, unless that is already running."""
-    global _posted
-    with _lock:
-        if _posted is None or _posted.done():
-            _posted = _posting.submit(_post)
-
-
-def _post() -> None:
-    try:
-        on_a_connection(password_recovery.answer_requests)
-        on_a_connection(mail_sender.send_due)
-        on_a_connection(sign_up_mails.send_due)
-    except Exception as error:
-        if not is_told(error):
-            log.warning("mails could not be sent, and are tried again: %s", type(error).__name__)

@@ -11,9 +11,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 from django.utils import timezone
 
+from transferapi.tasks import task_spans
 from transferapi.tasks.notify import deliveries
 from transferapi.tasks.notify.deliveries import DeliveryJob
-from transferapi.tasks.tracing import task_spans
 
 from .store import on_a_connection
 

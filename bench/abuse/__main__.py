@@ -1,6 +1,8 @@
 """Attacks on a whole instance, each beside an honest user who asks and submits at a steady slow rate.
 
-    python -m bench.abuse [--only WORD ...] [--seconds N] [--list]
+    python -m bench.abuse [--front nginx|haproxy|none] [--only WORD ...] [--seconds N] [--list]
+
+All requests pass the server in front, with the configuration of deploy/front.
 
 Of each attack: the honest user's GET /submission_id and POST /transfer before it, during it and after it, and the most
 memory of a web process and of a worker. Passed where the honest p95 stays under 250 ms without an error, and each
@@ -14,11 +16,16 @@ import importlib
 import pkgutil
 import sys
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 
 import bench.abuse
 from bench.table import machine
+from deploy.stack.free_ports import free_port
 from tests.instance import instance
+from tests.servers.front_server import Nginx, haproxy
 
 from .harness import ATTACKS, BOUNDS, Attack, Control, Target
 from .honest import Calls, Honest, Measured, resident
@@ -58,8 +65,12 @@ def main() -> int:
     if options.list:
         say("".join(f"{one.name}\n" for one in ATTACKS))
         return 0
-    with instance(WAYBILL_ALLOW_TARGETS=LOOPBACK, WAYBILL_LOG_LEVEL="WARNING") as api:
-        target = Target(api)
+    more = {} if options.front == "none" else {"WAYBILL_FRONT_SERVERS": LOOPBACK}
+    with (
+        instance(more, WAYBILL_ALLOW_TARGETS=LOOPBACK, WAYBILL_LOG_LEVEL="WARNING") as api,
+        _front(options.front, urlsplit(api.url).netloc) as port,
+    ):
+        target = Target(api, port)
         Honest(target).measure(2.0)
         say(f"{machine()}; bars: p95 {BAR:g} ms, {BOUNDS} MB\n{HEAD}")
         outcomes = []
@@ -69,8 +80,23 @@ def main() -> int:
     return 0 if all(one.passed for one in outcomes) else 1
 
 
+@contextmanager
+def _front(kind: str, web: str) -> Iterator[int]:
+    """The port of the server in front; 0: none. web: address and port."""
+    if kind == "haproxy":
+        with haproxy(web) as ports:
+            yield ports.port
+    elif kind == "nginx":
+        given = {"FRONT_MODE": "http", "FRONT_SECRET": "", "REQUEST_SECONDS": "60", "WEB": web}
+        with Nginx.of_the_product(free_port(), **given) as nginx:
+            yield nginx.port
+    else:
+        yield 0
+
+
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--front", choices=("nginx", "haproxy", "none"), default="nginx", help="(default: nginx)")
     parser.add_argument("--only", nargs="*", metavar="WORD", help="attacks with one of these words in their names")
     parser.add_argument("--seconds", type=float, help="how long each goes on (default: as it says itself)")
     parser.add_argument("--list", action="store_true", help="print their names")

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import count
 
-from .harness import Control, Person, Target, attack
+from .harness import ATTACKER, Control, Person, Target, attack
 from .listings import HOST, HostileServer, ask
 
 #: Users, parallel requests of each, and octets of one send.
@@ -124,7 +124,7 @@ def _cancel(target: Target, person: Person, text: bytes) -> None:
 
 def _post(target: Target, person: Person, path: str, data: bytes) -> tuple[int, bytes]:
     """Send in pieces, so that the answer to a request that is refused early is seen."""
-    connection = http.client.HTTPConnection(*target.address, timeout=60)
+    connection = http.client.HTTPConnection(*target.address, timeout=60, source_address=(ATTACKER, 0))
     try:
         connection.putrequest("POST", path)
         connection.putheader("Authorization", f"Bearer {person.token}")

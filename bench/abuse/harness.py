@@ -32,6 +32,9 @@ PREPARE_SECONDS, END_SECONDS = 120.0, 20.0
 #: Memory of one process, in MB (10**6 octets), by the kind of process.
 BOUNDS = {"web": 400.0, "worker": 400.0}
 
+#: The address of attackers, which the honest user does not share: servers in front limit addresses.
+ATTACKER = "127.66.0.1"
+
 _fork = multiprocessing.get_context("fork")
 
 
@@ -89,6 +92,8 @@ class Target:
     """An instance of `make up` in a folder of its own. Attackers are other users, or none; `api` is the honest user."""
 
     api: Api
+    #: The port of the server in front; 0: there is none.
+    front: int = 0
 
     @property
     def home(self) -> Path:
@@ -96,9 +101,9 @@ class Target:
 
     @property
     def address(self) -> tuple[str, int]:
-        """The port of the web server."""
+        """Where users are served."""
         url = urlsplit(self.api.url)
-        return str(url.hostname), url.port or 80
+        return str(url.hostname), self.front or url.port or 80
 
     def endpoint_port(self, name: str) -> int:
         """The port of a sample endpoint's GridFTP server: "ep1" or "ep2"."""

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from urllib.parse import quote
 
-from .harness import Control, Person, Target, attack
+from .harness import ATTACKER, Control, Person, Target, attack
 
 HOST = "127.0.0.1"
 #: Parallel requests, and the users that send them.
@@ -177,7 +177,7 @@ def _endpoint(target: Target, person: Person, port: int) -> str:
 
 def ask(target: Target, person: Person, method: str, path: str, body: str | None = None) -> tuple[int, bytes]:
     """One request of an attacker on a connection of its own: status and body."""
-    connection = http.client.HTTPConnection(*target.address, timeout=TIMEOUT)
+    connection = http.client.HTTPConnection(*target.address, timeout=TIMEOUT, source_address=(ATTACKER, 0))
     headers = {"Authorization": f"Bearer {person.token}", "Content-Type": "application/json"}
     try:
         connection.request(method, path, body, headers)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import resource
 import selectors
 import socket
 from collections.abc import Iterator
 
-from .harness import Control, Target, attack
+from .harness import ATTACKER, Control, Target, attack
 
 _MB = 1 << 20
 _HEAD = b"POST /v2/oauth2/token HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-www-form-urlencoded\r\n"
@@ -29,7 +30,8 @@ class Crowd:
     ) -> None:
         """window: octets of answers for which each has room; 0: the default. sources: their own addresses, in turn."""
         _allow_files(count + 200)
-        self._address, self._beginning, self._window, self._sources = address, beginning, window, sources
+        self._address, self._beginning, self._window = address, beginning, window
+        self._sources = sources or itertools.repeat(ATTACKER)
         self._selector = selectors.DefaultSelector()
         self.ended = 0
         for _ in range(count):
@@ -41,8 +43,7 @@ class Crowd:
             one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._window)
         one.settimeout(10)
         try:
-            if self._sources is not None:
-                one.bind((next(self._sources), 0))
+            one.bind((next(self._sources), 0))
             one.connect(self._address)
             one.sendall(self._beginning)
         except OSError:

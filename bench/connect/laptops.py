@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import time
@@ -16,11 +17,11 @@ from tests.instance import Api
 
 from .nat_network import Laptop
 
-#: The port of the way to the service's loopback address.
-PORT = 42_000
+#: The ports of the ways to the service's loopback address: to the web server, and to the relay.
+PORT, RELAY_PORT = 42_000, 42_001
 #: Agents use http with loopback addresses only, and an instance listens on one.
 DIVERSION = """
-table ip diverted {{
+table ip diverted{number} {{
     chain first {{ type nat hook {hook} priority -100; {rule}; }}
     chain last {{ type nat hook postrouting priority 100; ip saddr 127.0.0.0/8 oifname != "lo" masquerade; }}
 }}"""
@@ -39,10 +40,17 @@ class ConnectedLaptop:
 
 @contextmanager
 def way_to_service(net: Network, api: Api) -> Iterator[None]:
-    """Other hosts reach the loopback address of the service at PORT."""
-    port = urlsplit(api.url).port
-    _divert(net.service, "prerouting", f"ip daddr {net.service.address} tcp dport {PORT} dnat to 127.0.0.1:{port}")
+    """Other hosts reach the loopback address of the service at PORT and RELAY_PORT."""
+    for number, (here, there) in enumerate(_ports(api)):
+        rule = f"ip daddr {net.service.address} tcp dport {there} dnat to 127.0.0.1:{here}"
+        _divert(net.service, "prerouting", rule, number)
     yield
+
+
+def _ports(api: Api) -> list[tuple[int, int]]:
+    """The loopback ports of web server and relay, each with that of the way to it."""
+    relay = json.loads((api.home / "prepared.json").read_text())["ports"]["relay"]
+    return [(urlsplit(api.url).port or 80, PORT), (relay, RELAY_PORT)]
 
 
 @contextmanager
@@ -53,8 +61,9 @@ def connected(net: Network, api: Api, laptop: Laptop, name: str, folder: Path, h
     command = [sys.executable, "-m", "endpoints.gridftp.agent", "--config", str(home / name)]
     with ExitStack() as stack:
         log = stack.enter_context((home / f"{name}.log").open("wb"))
-        port = urlsplit(api.url).port
-        _divert(laptop, "output", f"ip daddr 127.0.0.1 tcp dport {port} dnat to {net.service.address}:{PORT}")
+        for number, (here, there) in enumerate(_ports(api)):
+            rule = f"ip daddr 127.0.0.1 tcp dport {here} dnat to {net.service.address}:{there}"
+            _divert(laptop, "output", rule, number)
         setup = [*laptop.prefix, *command, "--root", str(folder), "--setup", "-"]
         key = str(made["globus_connect_setup_key"])
         subprocess.run(setup, input=key.encode(), check=True, stdout=log, stderr=log, timeout=START_SECONDS)
@@ -78,9 +87,9 @@ def _wait_until_connected(status: list[str], log: Path) -> None:
     raise TimeoutError("the agent does not connect:\n" + log.read_text()[-2000:])
 
 
-def _divert(host: Host | Laptop, hook: str, rule: str) -> None:
+def _divert(host: Host | Laptop, hook: str, rule: str, number: int) -> None:
     """Let the kernel of this host send connections of a loopback address on, without a program between the two."""
     allow = ["sh", "-c", "echo 1 > /proc/sys/net/ipv4/conf/all/route_localnet"]
     subprocess.run([*host.prefix, *allow], check=True)
-    rules = DIVERSION.format(hook=hook, rule=rule)
+    rules = DIVERSION.format(hook=hook, rule=rule, number=number)
     subprocess.run([*host.prefix, "nft", "-f", "-"], input=rules, text=True, check=True)

@@ -69,7 +69,7 @@ def _endpoint(user: object, name: str) -> str:
     from endpoints import registry
     from endpoints.registry import ServerSpec
 
-    server = ServerSpec("192.0.2.1", 2811, "ftp")
+    server = ServerSpec(f"{name}.example.org", 2811, "ftp")
     return str(registry.create(user, {"name": name}, [server]).pk)  # type: ignore[arg-type]  # imported in functions
 
 

@@ -26,7 +26,7 @@ def git(folder: Path, *words: str) -> str:
 def older(repository: Path = CHECKOUT) -> str:
     """The oldest of the last commits from which one step leads to HEAD: all migrations between are expansions.
 
-    "": there is none.
+    "" if there is none.
     """
     found = ""
     for commit in git(repository, "rev-list", "--first-parent", f"--max-count={COMMITS}", "HEAD~1").split():

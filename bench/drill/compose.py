@@ -376,7 +376,7 @@ class ComposeHost(Host):
         return self.engine.docker("inspect", "-f", "{{.State.Pid}}", container).strip()
 
     def _address(self, service: str) -> str:
-        """In the network of the project; "": it does not run."""
+        """In the network of the project; "" if it does not run."""
         form = "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}"
         with suppress(EngineError):
             return self.engine.docker("inspect", "-f", form, f"{PROJECT}-{service}-1").strip()

@@ -125,7 +125,7 @@ def nothing(scene: Scene) -> None:
 @dataclass(frozen=True)
 class Fault:
     """words: with the fields of the scale in braces.
-    stall, away, takeover: bars in seconds; None: there is none. needs: what not every host can."""
+    stall, away, takeover: bars in seconds; None if there is none. needs: what not every host can."""
 
     name: str
     words: str

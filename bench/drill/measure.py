@@ -110,7 +110,7 @@ def longest_stall(samples: Sequence[Sample]) -> float:
 
 
 def takeover(samples: Sequence[Sample], lost: dict[str, tuple[str, int]], begun: float) -> float | None:
-    """Seconds from `begun` until the last task of `lost` had a new lease; None: nobody had to take one over.
+    """Seconds from `begun` until the last task of `lost` had a new lease; None if nobody had to take one over.
 
     By the epoch: a worker that was started again has the name of the killed one, and a short task may have a lease
     between two samples only. A task that ended without another lease does not count.

@@ -27,7 +27,7 @@ const scroller = pane.querySelector(".scroller");
 _LISTING = (
     _STEPS
     + """
-pane.querySelector("tbody").replaceChildren();
+pane.querySelectorAll("tr[data-at]").forEach(row => row.remove());
 const found = {};
 const begun = performance.now();
 let longest = 0, before = begun, arriving = true;

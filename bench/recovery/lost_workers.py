@@ -6,7 +6,7 @@
 Each row has `runs` runs for each pair, each at a step that is drawn from all that a good run has. Prints each run that
 is not as it should be, then a table. Wrong files of a deletion are the user's that were deleted afterwards. Counted by
 themselves are the runs in which a server of others that stood still executed a command of a client that had
-disconnected, on a name that is not our own: what remains (docs/decisions/0002-settle-only-what-is-certain.md).
+disconnected, on a name that is not our own: what remains (docs/decisions/settlement.md).
 """
 
 from __future__ import annotations

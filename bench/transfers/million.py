@@ -68,7 +68,7 @@ class Usage:
 
 
 def _process(pid: int) -> tuple[str, float] | None:
-    """The part of the system that a process belongs to, and its seconds of processor; None: it has ended."""
+    """The part of the system that a process belongs to, and its seconds of processor; None if it has ended."""
     try:
         words = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
         # The roles are forked, and have a name of their own.

@@ -3,7 +3,7 @@
     python -m bench.transfers.shares [--files 2000] [--rounds 7]
 
 A shared destination costs two more commands for each file (RNFR and RNTO), because files are written under temporary
-names, and one more statement for each batch (decision 0031).
+names, and one more statement for each batch (docs/decisions/sharing-and-groups.md).
 """
 
 from __future__ import annotations

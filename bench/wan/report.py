@@ -75,7 +75,7 @@ def read(path: Path) -> list[Result]:
 
 @dataclass(frozen=True)
 class Figure:
-    """One tool in one cell: the median of its rounds in MB/s (None: it failed), how it was used, and the first run.
+    """One tool in one cell: the median of its rounds in MB/s (None if it failed), how it was used, and the first run.
 
     busy: in one of the rounds the machine was the limit.
     """

@@ -29,10 +29,6 @@ MOST_SMALL, BLOCK, CHUNK = 4 << 20, tarfile.BLOCKSIZE, 1 << 20
 Dumper = Callable[[Callable[[bytes], object]], object]
 
 
-class BackupFileError(StackError):
-    """The file is no backup, or is not as it was written."""
-
-
 @dataclass(frozen=True, slots=True)
 class Backup:
     """A verified backup, open. offset, size: the place of the dump in the file, in octets."""
@@ -48,13 +44,13 @@ class Backup:
         return str(self.manifest["parts"][DUMP]["sha256"])
 
     def pieces(self) -> Iterator[bytes]:
-        """The dump. Raises BackupFileError where the file has become shorter."""
+        """The dump. Raises StackError where the file has become shorter."""
         self.file.seek(self.offset)
         left = self.size
         while left:
             piece = self.file.read(min(CHUNK, left))
             if not piece:
-                raise BackupFileError("the file was cut while it was read")
+                raise StackError("the file was cut while it was read")
             left -= len(piece)
             yield piece
 
@@ -151,31 +147,31 @@ def _header(name: str, size: int) -> bytes:
 
 @contextmanager
 def read(path: Path) -> Iterator[Backup]:
-    """Open a backup and verify all of it. Raises BackupFileError, OSError."""
+    """Open a backup and verify all of it. Raises StackError, OSError."""
     with path.open("rb") as file:
         try:
             yield _verified(file)
         except tarfile.TarError as error:
-            raise BackupFileError(f"{path} is no backup, or is damaged: {error}") from None
+            raise StackError(f"{path} is no backup, or is damaged: {error}") from None
 
 
 def _verified(file: BinaryIO) -> Backup:
     found, small, place = _parts(file)
     if MANIFEST not in small:
-        raise BackupFileError("the file has no manifest at its end: it was cut, or it is no backup")
+        raise StackError("the file has no manifest at its end: it was cut, or it is no backup")
     try:
         manifest = json.loads(small[MANIFEST])
         expected = {name: (str(part["sha256"]), int(part["size"])) for name, part in manifest["parts"].items()}
         known = manifest["format"] == FORMAT and all(len(row) == 2 for row in manifest["migrations"])
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        raise BackupFileError("the manifest of the file is damaged") from None
+        raise StackError("the manifest of the file is damaged") from None
     if not known:
-        raise BackupFileError("the file is of another format than this version reads")
+        raise StackError("the file is of another format than this version reads")
     del found[MANIFEST]
     if wrong := sorted(name for name in {*found, *expected} if found.get(name) != expected.get(name)):
-        raise BackupFileError(f"the file was changed: {wrong[0]} is not what the manifest says")
+        raise StackError(f"the file was changed: {wrong[0]} is not what the manifest says")
     if DUMP not in found:
-        raise BackupFileError("the file has no dump of a database")
+        raise StackError("the file has no dump of a database")
     return Backup(file, manifest, *place)
 
 
@@ -187,11 +183,11 @@ def _parts(file: BinaryIO) -> tuple[dict[str, tuple[str, int]], dict[str, bytes]
     with tarfile.open(fileobj=file, mode="r:") as archive:
         for member in archive:
             if not member.isreg() or member.name not in (DUMP, SETTINGS, MANIFEST) or member.name in found:
-                raise BackupFileError("the file has a part that no backup has")
+                raise StackError("the file has a part that no backup has")
             if member.name == DUMP:
                 place = (member.offset_data, member.size)
             elif member.size > MOST_SMALL:
-                raise BackupFileError(f"{member.name} has more than {MOST_SMALL} octets")
+                raise StackError(f"{member.name} has more than {MOST_SMALL} octets")
             opened, digest, kept = archive.extractfile(member), hashlib.sha256(), bytearray()
             while opened and (piece := opened.read(CHUNK)):
                 digest.update(piece)

@@ -1,8 +1,8 @@
 """Restore a backup: verify, replace the database in one transaction that also holds every task, migrate, report.
 
-The transaction (decision 0064) is a session of `psql`, which is given the output of `pg_restore` between our own
-statements, and COMMIT only after all of the dump was read again with the digest of the manifest. The end of this
-process at any moment ends the session without COMMIT: the database is then as it was.
+The transaction (docs/decisions/upgrade-and-backup.md) is a session of `psql`, which is given the output of `pg_restore`
+between our own statements, and COMMIT only after all of the dump was read again with the digest of the manifest. The
+end of this process at any moment ends the session without COMMIT: the database is then as it was.
 """
 
 from __future__ import annotations
@@ -211,7 +211,7 @@ def finish(backup: Backup, migrate: Callable[[], None] | None) -> Report:
     """Migrate, move held tasks to their phase, and look which secrets no key opens.
 
     migrate: runs the expansions, so that the version of the backup can still run, until somebody runs
-    `waybill upgrade --contract`; it raises StackError. None: there is nothing to run.
+    `waybill upgrade --contract`; it raises StackError. None if there is nothing to run.
 
     None of it is needed to keep the tasks from running, and `waybill up` or the sweep does it where this was ended.
     Raises StackError where a migration failed.

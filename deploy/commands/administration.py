@@ -161,7 +161,7 @@ def run_user_sessions(config: Config, arguments: argparse.Namespace) -> None:
 def run_invite(config: Config, arguments: argparse.Namespace) -> None:
     open_database()
     from identity import sign_up
-    from identity.sign_up import SignUpError
+    from identity.error_categories import CategorizedError
 
     try:
         if arguments.list:
@@ -173,7 +173,7 @@ def run_invite(config: Config, arguments: argparse.Namespace) -> None:
             say("The invitation has ended.")
         else:
             say(sign_up.invite(None, arguments.email, arguments.days)[1].value)
-    except SignUpError as error:
+    except CategorizedError as error:
         raise StackError(f"{error.message} (WAYBILL_SIGN_UP says who may make an account)") from None
 
 

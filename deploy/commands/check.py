@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from deploy.doctor.programs import CHECKS, Here, ListeningAddresses
+from deploy.doctor.programs import PROGRAMS, Here, ListeningAddresses
 from deploy.stack.errors import StackError
 from endpoints.connect.relay_address import parse as parse_relay_address
 from identity.hidden import Secret
@@ -33,7 +33,7 @@ def declare(commands: Commands) -> None:
 
 
 def _declare_words(said: argparse.ArgumentParser) -> None:
-    said.add_argument("program", choices=tuple(CHECKS))
+    said.add_argument("program", choices=tuple(PROGRAMS))
     said.add_argument(
         "--exclude", action="append", default=[], metavar="NAME", help="a check of /readyz that does not count (web)"
     )
@@ -57,7 +57,7 @@ def run_check(config: Config, arguments: argparse.Namespace) -> int:
 
 
 def _run(here: Here, arguments: argparse.Namespace) -> int:
-    CHECKS[arguments.program](here, arguments.exclude)
+    PROGRAMS[arguments.program].ask(here, arguments.exclude)
     sys.stdout.write(f"{arguments.program}: works\n")
     return 0
 

@@ -9,23 +9,20 @@ import argparse
 import json
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import partial
 
 from django.db import connections
 
 from deploy.doctor.findings import Check, Finding, error
+from deploy.doctor.probes import PROBES
 from transferapi.config import Config, ConfigError, load
 
 from .base import Commands, say, set_up_django
 from .check import running_here
 
 _MARKS = ("ok", "warning", "ERROR")
-#: The names of the checks, in the order of the report.
-NAMES = (
-    "settings", "servers", "connections", "clock", "keys", "files", "names", "ports", "mail", "traces", "authorities",
-    "disk", "limits", "versions",
-)  # fmt: skip
+NAMES = tuple(probe.name for probe in PROBES)
 
 
 def declare(commands: Commands) -> None:
@@ -45,34 +42,17 @@ def run_doctor(config: Config, arguments: argparse.Namespace) -> int:
     config = running_here(config)
     set_up_django()
 
-    wanted = arguments.checks or NAMES
-    checks = {name: check for name, check in _checks(arguments.mail).items() if name in wanted}
+    checks = _checks(arguments.checks or NAMES, arguments.mail)
     return report(run_all(checks, config), as_json=arguments.json)
 
 
-def _checks(mail_to: str) -> dict[str, Check]:
-    from deploy.doctor import (
-        authorities,
-        connections,
-        disk,
-        files,
-        keys,
-        limits,
-        mail,
-        names,
-        ports,
-        servers,
-        settings,
-        traces,
-        versions,
-    )
+def _checks(names: Collection[str], mail_to: str) -> dict[str, Check]:
+    checks = {probe.name: probe.load() for probe in PROBES if probe.name in names}
+    if "mail" in checks:
+        from deploy.doctor import mail
 
-    found: tuple[Check, ...] = (
-        settings.check, servers.check, connections.check, servers.clock, keys.check, files.check, names.check,
-        ports.check, partial(mail.check, to=mail_to), traces.check, authorities.check, disk.check, limits.check,
-        versions.check,
-    )  # fmt: skip
-    return dict(zip(NAMES, found, strict=True))
+        checks["mail"] = partial(mail.check, to=mail_to)
+    return checks
 
 
 def wrong_settings(arguments: argparse.Namespace) -> int:

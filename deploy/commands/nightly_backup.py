@@ -72,7 +72,7 @@ def _kept(text: str) -> int:
 
 
 def run_nightly(config: Config, arguments: argparse.Namespace) -> None:
-    """Raises StackError, OSError."""
+    """Back up into the folder, and delete backups that are older than asked. Raises StackError, OSError."""
     open_database()
     from deploy.backup import dump
 

@@ -165,7 +165,7 @@ def _migrate_now(until: float) -> int:
 
 
 def _take_lock(until: float) -> bool:
-    """Wait until no other session migrates; False: that took too long."""
+    """Wait until no other session migrates; False if that took too long."""
     from django.db import connection
 
     while True:

@@ -12,7 +12,7 @@ from transferapi.config import Config
 from .base import Commands, open_database, say
 
 if TYPE_CHECKING:
-    from identity.federation.saml.directory import Kept
+    from identity.federation.saml_directory import Kept
 
 
 #: Of an institution that has the domain of this service.
@@ -32,15 +32,15 @@ def run_refresh(config: Config, arguments: argparse.Namespace) -> int:
 
     from endpoints.addresses import provider_sites
     from identity import user_names
-    from identity.federation.saml import directory, sources
-    from identity.federation.saml.directory import Kept
+    from identity.federation import saml_directory, saml_sources
+    from identity.federation.saml_directory import Kept
 
-    before = directory.kept()
+    before = saml_directory.kept()
     if not settings.SAML_METADATA and not before:
         raise StackError("no metadata are named: set WAYBILL_SAML_METADATA")
-    reach = partial(provider_sites.reach, timeout=sources.SECONDS, max_answer=directory.MAX_METADATA)
-    done = sources.refresh_all(reach)
-    after, nothing = directory.kept(), Kept({}, 0)
+    reach = partial(provider_sites.reach, timeout=saml_sources.SECONDS, max_answer=saml_directory.MAX_METADATA)
+    done = saml_sources.refresh_all(reach)
+    after, nothing = saml_directory.kept(), Kept({}, 0)
     # The table has at most so many characters of a source.
     for source, outcome in done.items():
         old, new = before.pop(source[:1024], nothing), after.get(source[:1024], nothing)
@@ -48,7 +48,7 @@ def run_refresh(config: Config, arguments: argparse.Namespace) -> int:
         say(f"{source}: {refused}{_difference(old, new)}")
     for source, old in before.items():
         say(f"{source}: no longer named. {_difference(old, nothing)}")
-    if names := directory.with_our_domain():
+    if names := saml_directory.with_our_domain():
         ours = f"the metadata have the domain of this service, {user_names.domain()}"
         say(f"warning: {', '.join(names)}: {ours}. {EFFECT}")
     return 1 if any(isinstance(outcome, str) for outcome in done.values()) else 0

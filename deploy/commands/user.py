@@ -138,7 +138,7 @@ def run_password(config: Config, arguments: argparse.Namespace) -> None:
     try:
         password_sign_in.set_password(user, new)
     except password_sign_in.PasswordRefusedError as error:
-        raise StackError(error.reason) from None
+        raise StackError(error.message) from None
     say(new.value if arguments.generate else f"{user.username} has a new password.")
 
 

@@ -12,39 +12,24 @@ from deploy.stack.errors import StackError
 from deploy.web.client_tls import client_context
 from transferapi.config import Config
 from transferapi.rest.health import ALIVE, HEALTH
+from transferapi.rest.health_checks import CHECKS
 
 from .findings import Finding, error, good, warning
-from .programs import CHECKS, MOST
+from .programs import MOST, PROGRAMS
 
 SECONDS = 5.0
-#: The lack where a program does not run, and the remedy.
-_FOR = {
-    "web": ("Nothing serves requests on this machine", "Start the web server, unless it runs on another machine."),
-    "worker": ("Nothing moves files on this machine", "Start a worker, unless they run on other machines."),
-    "shell": (
-        "Nobody can use the ssh shell",
-        "Start `waybill shell`, unless it is not needed or runs on another host.",
-    ),
-    "relay": ("No agent can connect", "Start `waybill relay`, unless agents are not needed."),
-    "events": (
-        "Few streams of events are possible",
-        "Start `waybill run events`, unless a few streams are enough or it runs on another host.",
-    ),
-}
 
 
 def check(config: Config) -> Iterator[Finding]:
     yield _public(config)
-    for name, ask in CHECKS.items():
-        # Without a server in front, as with `make up`, the web server has the streams.
-        if name == "events" and not config.front_servers:
+    for name, program in PROGRAMS.items():
+        if program.behind_front_server and not config.front_servers:
             continue
-        lack, do = _FOR[name]
         try:
             # The servers that the web server needs have findings of their own.
-            ask(config, ["database", "schema", "redis", "sweep"])
+            program.ask(config, list(CHECKS))
         except StackError as failure:
-            yield warning(f"{lack}: {failure}", do)
+            yield warning(f"{program.lack}: {failure}", program.do)
         else:
             yield good(f"{name} works")
 

@@ -13,7 +13,7 @@ import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from urllib.parse import urlencode
 
 from deploy.stack.errors import StackError
@@ -161,10 +161,36 @@ def _relay(here: Here, exclude: list[str]) -> None:
         raise StackError(f"the relay does not answer at {where}: {error}") from None
 
 
-CHECKS: dict[str, Callable[[Here, list[str]], None]] = {
-    "web": _web,
-    "worker": _worker,
-    "shell": _shell,
-    "relay": _relay,
-    "events": _events,
+class Program(NamedTuple):
+    """ask: raises StackError, with the reasons as lines, where the program does not work; the second argument are the
+    checks of `/readyz` that do not count. lack, do: for `waybill doctor`, where it does not work here.
+    """
+
+    ask: Callable[[Here, list[str]], None]
+    lack: str
+    do: str
+    #: Without a server in front, as with `make up`, the web server does its work.
+    behind_front_server: bool = False
+
+
+#: The programs of `waybill check`, which `waybill doctor ports` shows, too.
+PROGRAMS: dict[str, Program] = {
+    "web": Program(
+        _web, "Nothing serves requests on this machine", "Start the web server, unless it runs on another machine."
+    ),
+    "worker": Program(
+        _worker, "Nothing moves files on this machine", "Start a worker, unless they run on other machines."
+    ),
+    "shell": Program(
+        _shell,
+        "Nobody can use the ssh shell",
+        "Start `waybill shell`, unless it is not needed or runs on another host.",
+    ),
+    "relay": Program(_relay, "No agent can connect", "Start `waybill relay`, unless agents are not needed."),
+    "events": Program(
+        _events,
+        "Few streams of events are possible",
+        "Start `waybill run events`, unless a few streams are enough or it runs on another host.",
+        behind_front_server=True,
+    ),
 }

@@ -26,8 +26,8 @@ _SET = "Let a time service (chrony, systemd-timesyncd) set the clocks of both ma
 
 
 def check(config: Config) -> Iterator[Finding]:
-    for name, ask in CHECKS.items():
-        if reason := ask():
+    for name, one in CHECKS.items():
+        if reason := one.ask():
             yield error(reason, f"See `{name}` in docs/operate/health.md.")
         else:
             yield good(f"{name} passes")

@@ -15,7 +15,7 @@ from django.core import checks
 from django.db import DatabaseError, InterfaceError
 
 from identity import user_names
-from identity.federation.saml import directory
+from identity.federation import saml_directory
 from transferapi.config import LOOPBACK_HOSTS, Config
 from transferapi.config.values import Network
 
@@ -99,7 +99,7 @@ def _dangerous(config: Config) -> Iterator[Finding]:
     if url.scheme == "http" and not is_local:
         yield error(
             f"WAYBILL_PUBLIC_URL is {config.public_url}: passwords and tokens travel in clear.",
-            "Put a front server with TLS before it, or set WAYBILL_TLS_CERTIFICATE and WAYBILL_TLS_KEY.",
+            "Put a server with TLS in front (docs/operate/front-servers.md).",
         )
 
 
@@ -107,7 +107,7 @@ def _institutions(config: Config) -> Iterator[Finding]:
     if not config.saml_metadata:
         return
     try:
-        names = directory.with_our_domain()
+        names = saml_directory.with_our_domain()
     except (DatabaseError, InterfaceError):
         yield warning("The domains of institutions are not known: PostgreSQL is not there.", "Mend PostgreSQL first.")
         return

@@ -10,7 +10,7 @@ MYPROXY_SERVER = "myproxy-server"
 
 
 def server_program(name: str = SERVER) -> str | None:
-    """The path of a server's program; None: it is not installed."""
+    """The path of a server's program; None if it is not installed."""
     # Debian installs it into /usr/sbin, which is not on the PATH of ordinary users.
     return shutil.which(name) or shutil.which(name, path="/usr/sbin:/usr/local/sbin")
 

@@ -60,7 +60,7 @@ def read_lock(text: str) -> list[Locked]:
 
 
 def _is_about(library: Locked, line: str) -> bool:
-    """Take a line with a hash of this library, or with another one that needs it; False: it is neither."""
+    """Take a line with a hash of this library, or with another one that needs it; False if it is neither."""
     if digest := _HASH.match(line):
         library.hashes.append(digest[1])
     elif via := _VIA.match(line):

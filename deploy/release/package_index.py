@@ -74,7 +74,7 @@ def _read(text: bytes) -> dict[str, Any]:
 
 
 def configured_index() -> str:
-    """Raises NotReachableError."""
+    """The address of the package index that pip uses here. Raises NotReachableError."""
     if given := os.environ.get("PIP_INDEX_URL"):
         return given
     words = [sys.executable, "-m", "pip", "install", "--help"]

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from transferapi.config import CHECKOUT
 
-from .errors import HomeError, StackError
+from .errors import StackError
 from .home import Home
 from .places import account_reaches, drop_to, may_read_all, wheel_folder
 
@@ -94,7 +94,10 @@ def _one_creator() -> Iterator[None]:
 
 
 def owner_of(home: Home) -> pwd.struct_passwd | None:
-    """The account as which root's commands go on; None: root, where the home is root's or missing. Raises HomeError."""
+    """The account as which root's commands go on; None: root, where root has the home, or it is missing.
+
+    Raises StackError.
+    """
     try:
         found = home.path.stat()
     except OSError:
@@ -104,14 +107,14 @@ def owner_of(home: Home) -> pwd.struct_passwd | None:
     try:
         return pwd.getpwuid(found.st_uid)
     except KeyError:
-        raise HomeError(f"{home.path} belongs to uid {found.st_uid}, which is no account of this machine") from None
+        raise StackError(f"{home.path} belongs to uid {found.st_uid}, which is no account of this machine") from None
 
 
 def take_over(home: Home, account: pwd.struct_passwd) -> None:
     """Give a home of root's and all its files to the account, and remove the access of everybody else.
 
     The home itself comes last: until then it is root's, and the next start continues where this one was stopped. Links
-    are not followed, and other file systems are left alone. Raises HomeError, and BusyError while an instance runs.
+    are not followed, and other file systems are left alone. Raises StackError, also while an instance runs.
     """
     try:
         home.path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -127,7 +130,7 @@ def take_over(home: Home, account: pwd.struct_passwd) -> None:
         finally:
             os.close(lock)
     except OSError as error:
-        raise HomeError(f"cannot use WAYBILL_HOME {home.path}: {error.strerror}") from error
+        raise StackError(f"cannot use WAYBILL_HOME {home.path}: {error.strerror}") from error
 
 
 def _give(path: Path, folder: int, device: int, account: pwd.struct_passwd) -> None:
@@ -136,17 +139,17 @@ def _give(path: Path, folder: int, device: int, account: pwd.struct_passwd) -> N
         return
     if found.st_nlink > 1 and not stat.S_ISDIR(found.st_mode):
         # The link may lead to any file of the machine: in an earlier version, other programs could write in here.
-        raise HomeError(f"{path} has another name elsewhere (a hard link): copy it or remove it, then start again")
+        raise StackError(f"{path} has another name elsewhere (a hard link): copy it or remove it, then start again")
     os.chown(path.name, account.pw_uid, account.pw_gid, dir_fd=folder, follow_symlinks=False)
 
 
 def go_on_as(account: pwd.struct_passwd, home: Home, port: int) -> None:
-    """Run this program again as the account, in this process; does not return. Raises HomeError.
+    """Run this program again as the account, in this process; does not return. Raises StackError.
 
     The account of a person gets no right to files that it does not have itself.
     """
     if account.pw_name != NAME and (closed := closed_to(account, home)):
-        raise HomeError(f"{home.path} belongs to {account.pw_name}, who cannot reach {closed}: start as that account")
+        raise StackError(f"{home.path} belongs to {account.pw_name}, who cannot reach {closed}: start as that account")
     words = drop_to(account, *needed(home), keep=("net_bind_service",) if port < FIRST_OPEN_PORT else (), dies=False)
     environment = {**os.environ, "HOME": str(home.path), "WAYBILL_HOME": str(home.path)}
     sys.stdout.flush()
@@ -173,5 +176,5 @@ def needed(home: Home) -> list[Path]:
 
 
 def closed_to(account: pwd.struct_passwd, home: Home) -> Path | None:
-    """A path that the account needs and cannot reach without a capability; None: it reaches all."""
+    """A path that the account needs and cannot reach without a capability; None if it reaches all."""
     return next((path for path in needed(home) if not account_reaches(account, path)), None)

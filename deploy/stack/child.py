@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import ctypes
+import functools
 import io
 import os
 import resource
@@ -70,7 +71,7 @@ def spawn(
             cwd=cwd,
             # Ctrl-C in the terminal goes to the supervisor, which then stops its children in order.
             process_group=0,
-            preexec_fn=lambda: die_with_parent(parent, death),
+            preexec_fn=functools.partial(die_with_parent, parent, death),
         )
 
 
@@ -205,7 +206,7 @@ def wait_ready(
 
 
 def command_of(pid: int) -> list[bytes] | None:
-    """The command line of a process, without words where it is a zombie; None: there is none, or it may not be read."""
+    """The command line of a process, without words where it is a zombie; None if there is none to be read."""
     try:
         octets = Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:

@@ -7,9 +7,10 @@ from pathlib import Path
 from urllib.parse import quote
 
 from transferapi.config import load_or_exit
+from transferapi.config.values import host_and_port
 
-from .home import Home
-from .places import socket_folder
+from .free_ports import HOST
+from .home import RELAY, Home
 from .postgres import Postgres
 from .redis import Redis
 
@@ -24,9 +25,16 @@ def embedded_environment(home: Path) -> dict[str, str]:
         "WAYBILL_SECRET_KEY_FILE": str(files.secret_key),
         "WAYBILL_VAULT_KEY_FILE": str(files.vault_key),
         "WAYBILL_OIDC_KEY_FILE": str(files.oidc_key),
-        "WAYBILL_RELAY": f"unix:{socket_folder(home) / 'relay.sock'}",
+        **_relay(files),
         "WAYBILL_MAIL": f"file://{quote(str(files.mails))}",
     }
+
+
+def _relay(files: Home) -> dict[str, str]:
+    """The port that `make up` has chosen; nothing before its first start."""
+    ports = files.read_json(files.prepared).get("ports")
+    port = ports.get(RELAY) if isinstance(ports, dict) else None
+    return {"WAYBILL_RELAY": host_and_port(HOST, port)} if isinstance(port, int) else {}
 
 
 def use_embedded_stack() -> None:

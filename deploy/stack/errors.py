@@ -1,11 +1,4 @@
-"""Errors of the stack. Each message is one that a user can act on.
-
-StackError
-|- StartError      a process did not become ready
-|- HomeError       WAYBILL_HOME cannot be used
-|- PassingError    another try may succeed, without a change by anybody
-|- BusyError       another instance has this home or this port
-"""
+"""Errors of the stack. Each message is one that a user can act on."""
 
 from __future__ import annotations
 
@@ -29,16 +22,8 @@ class StartError(StackError):
         super().__init__(f"{name}: {reason}" + (f"; its log is {log}{fullness(log)}\n{tail(log)}" if log else ""))
 
 
-class HomeError(StackError):
-    """The home folder cannot be made, written to, or reached."""
-
-
 class PassingError(StackError):
     """A failure that ends by itself: a table in use, a lost connection."""
-
-
-class BusyError(StackError):
-    """Another process uses the home or the port."""
 
 
 def tail(log: Path) -> str:

@@ -12,12 +12,16 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from deploy.stack.errors import StackError
 from identity.vault.keys import new_key
 
-from .errors import BusyError, HomeError, naming
+from .errors import naming
 
 #: A supervisor stops in under two seconds; after this time it is killed.
 DOWN_SECONDS = 15.0
+
+#: The names of ports that are not those of endpoints (`prepared`): of the ssh shell, and of the relay.
+SSH, RELAY = "ssh", "relay"
 
 
 class Home:
@@ -49,7 +53,7 @@ class Home:
         self._lock = path / "supervisor.pid"
 
     def make(self) -> None:
-        """Create the folder, private. Raises HomeError."""
+        """Create the folder, private. Raises StackError."""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self.path.mkdir(mode=0o700, exist_ok=True)
@@ -62,10 +66,10 @@ class Home:
             if not self.oidc_key.exists():
                 write_private(self.oidc_key, new_rsa_key())
         except OSError as error:
-            raise HomeError(f"cannot use WAYBILL_HOME {self.path}: {error.strerror}") from error
+            raise StackError(f"cannot use WAYBILL_HOME {self.path}: {error.strerror}") from error
 
     def acquire(self) -> int:
-        """Become the one supervisor of this home, until this process ends or closes the descriptor. Raises BusyError.
+        """Become the one supervisor of this home, until this process ends or closes the descriptor. Raises StackError.
 
         The kernel releases the lock in every case, so that a left-over pid file does no harm.
         """
@@ -74,14 +78,14 @@ class Home:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(descriptor)
-            raise BusyError(f"{self.path} is up already (supervisor {self._read_pid()}); see `make status`") from None
+            raise StackError(f"{self.path} is up already (supervisor {self._read_pid()}); see `make status`") from None
         with naming(self._lock):
             os.truncate(descriptor, 0)
             os.write(descriptor, f"{os.getpid()}\n".encode())
         return descriptor
 
     def supervisor(self) -> int | None:
-        """The pid of the supervisor that holds the lock; None: there is none."""
+        """The pid of the supervisor that holds the lock; None if there is none."""
         try:
             descriptor = os.open(self._lock, os.O_RDWR | os.O_CLOEXEC)
         except (FileNotFoundError, NotADirectoryError):

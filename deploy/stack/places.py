@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from .errors import HomeError, StackError
+from .errors import StackError
 
 #: sockaddr_un has room for 108 octets, one of them the final NUL (unix(7)).
 SOCKET_PATH_LIMIT = 107
@@ -25,21 +25,21 @@ CAP_DAC_READ_SEARCH = 2
 
 
 def private_folder(path: Path, owner: pwd.struct_passwd | None = None, mode: int = 0o700) -> Path:
-    """Create a folder with this mode, or use an existing one of our own. Raises HomeError."""
+    """Create a folder with this mode, or use an existing one of our own. Raises StackError."""
     uid = owner.pw_uid if owner else os.geteuid()
     try:
         path.mkdir(mode=mode, parents=True, exist_ok=True)
         found = path.lstat()
         if not stat.S_ISDIR(found.st_mode):
-            raise HomeError(f"{path} is not a folder")
+            raise StackError(f"{path} is not a folder")
         if found.st_uid != uid:
             if found.st_uid != os.geteuid() or owner is None:
-                raise HomeError(f"{path} belongs to somebody else (uid {found.st_uid})")
+                raise StackError(f"{path} belongs to somebody else (uid {found.st_uid})")
             os.chown(path, owner.pw_uid, owner.pw_gid)
         if stat.S_IMODE(found.st_mode) != mode:
             path.chmod(mode)
     except OSError as error:
-        raise HomeError(f"cannot use the folder {path}: {error.strerror}") from error
+        raise StackError(f"cannot use the folder {path}: {error.strerror}") from error
     return path
 
 
@@ -125,7 +125,7 @@ def _pass_folders_capability() -> str:
     # The capabilities of a container by default.
     if _permitted_capabilities() >> CAP_DAC_OVERRIDE & 1:
         return "dac_override"
-    raise HomeError(
+    raise StackError(
         "nothing of Waybill runs as root, and a folder above WAYBILL_HOME, the checkout or its Python is closed to "
         "others: choose places that everybody may pass to, or run as an ordinary user"
     )

@@ -15,9 +15,11 @@ from functools import cached_property
 from pathlib import Path
 from urllib.parse import quote
 
+from deploy.stack.errors import StackError
+
 from .account import own_account
 from .child import command_of
-from .errors import HomeError, StartError
+from .errors import StartError
 from .places import drop_to, make_socket_folder, private_folder, socket_folder, wheel_folder
 from .server import EmbeddedServer
 
@@ -107,7 +109,7 @@ class Postgres(EmbeddedServer):
         except FileNotFoundError:
             return
         except (OSError, ValueError) as error:
-            raise HomeError(f"cannot use {lock}: {error}") from error
+            raise StackError(f"cannot use {lock}: {error}") from error
 
     def _is_still_used(self, written: int) -> bool:
         """Whether the log says so behind its first `written` octets."""
@@ -177,7 +179,10 @@ class Postgres(EmbeddedServer):
         fresh.rename(self.data)
 
     def _write_authentication(self, data: Path) -> None:
-        """The accounts that may connect. Root could become this account anyway."""
+        """Write pg_hba.conf and pg_ident.conf: the account of the service and root may connect, by peer authentication.
+
+        Root is allowed because it can become that account.
+        """
         account = self._account or pwd.getpwuid(os.geteuid())
         users = sorted({"root", account.pw_name})
         names = "".join(f'home "{user}" {ROLE}\n' for user in users)
@@ -192,4 +197,4 @@ def _remove_tree(path: Path) -> None:
         try:
             shutil.rmtree(path)
         except OSError as error:
-            raise HomeError(f"cannot remove {path}: {error.strerror}") from error
+            raise StackError(f"cannot remove {path}: {error.strerror}") from error

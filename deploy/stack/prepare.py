@@ -14,14 +14,12 @@ from pathlib import Path
 import django
 
 from .fingerprint import migrations_fingerprint
-from .home import Home, write_private
+from .home import RELAY, SSH, Home, write_private
 
 OWNER = "go"
 USER = "demo"
 #: The name of its token, key and application.
 LABEL = "make up"
-#: Not an endpoint, but the port of the ssh shell.
-SSH = "ssh"
 
 
 def main(argv: list[str]) -> None:
@@ -36,7 +34,7 @@ def main(argv: list[str]) -> None:
     call_command("migrate", interactive=False, verbosity=1)
     check_or_exit()
     print(f"The sample endpoints of {OWNER}, and the ways to sign in of {USER}", flush=True)
-    ids = {f"{OWNER}#{name}": _endpoint(name, port) for name, port in ports.items() if name != SSH}
+    ids = {f"{OWNER}#{name}": _endpoint(name, port) for name, port in ports.items() if name not in (SSH, RELAY)}
     _token(home)
     _client(home)
     _password(home)

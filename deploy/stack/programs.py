@@ -13,17 +13,17 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from deploy.stack.errors import StackError
 from deploy.web.client_tls import client_context
 from transferapi.config import CHECKOUT, Config
+from transferapi.config.values import host_and_port
 
 from . import forked
 from .embedded import embedded_environment
-from .errors import BusyError
 from .fingerprint import migrations_fingerprint
 from .free_ports import HOST, free_port, in_use, is_free
-from .home import Home
+from .home import RELAY, SSH, Home
 from .postgres import Postgres
-from .prepare import SSH
 from .redis import Redis
 from .supervisor import SupervisedProgram
 
@@ -38,6 +38,7 @@ class Instance:
     config: Config
     ports: Mapping[str, int]
     ssh_port: int
+    relay_port: int
     postgres: Postgres | None
     redis: Redis | None
 
@@ -53,7 +54,7 @@ class Instance:
     def environment(self) -> dict[str, str]:
         """The environment of every child; variables of the user take precedence over the embedded servers."""
         given = {name: value for name, value in os.environ.items() if value}
-        embedded = embedded_environment(self.home.path)
+        embedded = embedded_environment(self.home.path) | {"WAYBILL_RELAY": host_and_port(HOST, self.relay_port)}
         chosen = {name: value for name, value in embedded.items() if not _is_given(name, given)}
         # The sample endpoints listen on loopback, which the address gate does not open by default.
         samples = (f"{HOST}:{port}" for port in self.ports.values())
@@ -62,13 +63,17 @@ class Instance:
             "WAYBILL_SSH_PORT": str(self.ssh_port)
         }
 
+    def _all_ports(self) -> dict[str, int]:
+        """As the home keeps them."""
+        return {**self.ports, SSH: self.ssh_port, RELAY: self.relay_port}
+
     def is_prepared(self) -> bool:
         """Whether the database has our tables, endpoints and token already, as far as files show."""
         found = self.home.read_json(self.home.prepared)
         return (
             self.postgres is not None
             and found.get("fingerprint") == migrations_fingerprint()
-            and found.get("ports") == {**self.ports, SSH: self.ssh_port}
+            and found.get("ports") == self._all_ports()
             and self.home.read_token() is not None
             and self.home.password.exists()
             and self.home.ssh_key.exists()
@@ -97,7 +102,7 @@ class Instance:
             yield SupervisedProgram("redis", redis.command(), redis.log, ready=lambda text: redis.ready(), server=True)
 
     def _prepare(self, after: tuple[str, ...]) -> SupervisedProgram:
-        ports = [f"{name}={port}" for name, port in {**self.ports, SSH: self.ssh_port}.items()]
+        ports = [f"{name}={port}" for name, port in self._all_ports().items()]
         work = partial(forked.prepare, [str(self.home.path), *ports])
         return SupervisedProgram("prepare", (), self._log("prepare"), work, cwd=CHECKOUT, after=after, once=True)
 
@@ -171,11 +176,11 @@ def cores() -> int:
 
 
 def choose_ports(home: Home) -> dict[str, int]:
-    """The ports of the sample endpoints and of the ssh shell: those of last time where they are free, else others."""
+    """The ports of the sample endpoints, of the ssh shell and of the relay: those of last time where they are free."""
     before = home.read_json(home.prepared).get("ports")
     kept = before if isinstance(before, dict) else {}
     chosen: dict[str, int] = {}
-    for name in (*ENDPOINTS, SSH):
+    for name in (*ENDPOINTS, SSH, RELAY):
         port = kept.get(name)
         while not (isinstance(port, int) and 0 < port < 65536 and is_free(port)) or port in chosen.values():
             port = free_port()
@@ -184,19 +189,20 @@ def choose_ports(home: Home) -> dict[str, int]:
 
 
 def make_instance(home: Home, config: Config) -> Instance:
-    """Read the configuration and find free ports. Raises BusyError when the port of a server is in use."""
+    """Read the configuration and find free ports. Raises StackError when the port of a server is in use."""
     if not is_free(config.port):
-        raise BusyError(in_use(config.port, "WAYBILL_PORT"))
+        raise StackError(in_use(config.port, "WAYBILL_PORT"))
     given = {name: value for name, value in os.environ.items() if value}
     ports = choose_ports(home)
-    chosen = ports.pop(SSH)
+    chosen, relay_port = ports.pop(SSH), ports.pop(RELAY)
     if "WAYBILL_SSH_PORT" in given and not is_free(chosen := config.ssh_port):
-        raise BusyError(in_use(chosen, "WAYBILL_SSH_PORT"))
+        raise StackError(in_use(chosen, "WAYBILL_SSH_PORT"))
     return Instance(
         home,
         config,
         ports,
         chosen,
+        relay_port,
         None if _is_given("DATABASE_URL", given) else Postgres(home.path, max_connections=80 + 20 * cores()),
         None if _is_given("REDIS_URL", given) else Redis(home.path),
     )

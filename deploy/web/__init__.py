@@ -1,1 +1,1 @@
-"""The web server: gunicorn with a worker whose threads do not wait for clients."""
+"""The web server: the settings of gunicorn, its TLS, and how it starts and stops."""

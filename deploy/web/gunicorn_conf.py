@@ -17,6 +17,7 @@ from deploy.stack.child import die_with_parent
 from transferapi.config import load_or_exit
 from transferapi.config.values import host_and_port
 
+from .stopping import close_early
 from .tls import ServerContext
 
 #: Descriptors of a worker: for its connections, and its own files.
@@ -24,8 +25,8 @@ FILES = 4096
 
 _config = load_or_exit()
 workers = _config.web_processes
-#: A threaded worker, whose threads do not wait for clients.
-worker_class = "deploy.web.worker.StreamWorker"
+#: A thread has a client until it is answered: a server in front waits for slow ones (docs/operate/front-servers.md).
+worker_class = "gthread"
 threads = _config.web_threads
 bind = [host_and_port(_config.web_host, _config.port)]
 #: Load once and fork: half the time to start and half the memory.
@@ -41,10 +42,8 @@ limit_request_line = 8190
 #: Gunicorn ignores headers about paths and schemes. The application trusts front servers (`rest.http.trusted_proxies`).
 forwarder_headers = ""
 secure_scheme_headers: dict[str, str] = {}
-#: The worker closes connections before gunicorn would stop accepting them (`StreamWorker.MOST_CONNECTIONS`).
-worker_connections = 4000
-#: The worker must see each octet of an answer.
-sendfile = False
+#: Of one process.
+worker_connections = 1000
 #: Its file would be in the user's home folder, which two instances can share.
 control_socket_disable = True
 logger_class = "deploy.web.logger.WebLogger"
@@ -109,15 +108,31 @@ def post_fork(server: object, worker: Any) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, FILES)), hard))
     from transferapi.outages import database
     from transferapi.rest.metrics.shared_counts import COUNTS
-    from transferapi.tasks.tracing import switch
+    from transferapi.tasks import trace_switch
     from transferapi.tasks.upkeep.watch import Watch
 
     COUNTS.take_slot(worker.slot)
     kind, threads = ("events", _prepare_events(worker)) if _is_events(worker) else ("web", _prepare_web(worker))
     # Each thread, and the thread for streams, for the maintenance mode, for /metrics and for the checks of /readyz.
     database.watch(database.OF_REQUESTS, database.ConnectionBounds(kind, threads + 6))
-    switch.begin(kind)
+    trace_switch.begin(kind)
     Watch(kind).start()
+
+
+def post_worker_init(worker: Any) -> None:
+    """After gunicorn has set its signal handlers."""
+    if not _is_events(worker):
+        from transferapi.rest.push import event_broadcaster
+
+        close_early(worker, event_broadcaster.stop)
+
+
+def post_request(worker: Any, request: object, environ: object, response: object) -> None:
+    """In the thread of the request: close what Django has kept beyond its time, also where an answer broke off."""
+    if not _is_events(worker):
+        from django.db import close_old_connections
+
+        close_old_connections()
 
 
 def _is_events(worker: Any) -> bool:
@@ -135,21 +150,6 @@ def _prepare_events(worker: Any) -> int:
 def _prepare_web(worker: Any) -> int:
     """Returns the threads of the worker."""
     sys.setswitchinterval(SWITCH)
-    from django.db import close_old_connections
-
-    from transferapi.rest.http.trusted_proxies import client_address
-    from transferapi.rest.push import event_broadcaster
-
-    from .early_refusal import readable, refusal_of
-    from .refusals import Refusals
-    from .tunnels import TunnelForwarder
-
-    worker.client_address, worker.refusal_of, worker.readable = client_address, refusal_of, readable
-    worker.note_early = Refusals().note
-    # Also where the answer is a stream, whose thread goes on.
-    worker.give_back = close_old_connections
-    worker.end_streams = event_broadcaster.stop
-    worker.tunnels = TunnelForwarder(_config.relay)
     return _config.web_threads
 
 

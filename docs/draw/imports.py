@@ -42,8 +42,8 @@ WIRING = frozenset(
         *(
             f"transferapi.config.{name}"
             for name in (
-                *("declaration", "limits", "mail", "processes", "reading"),
-                *("secret_files", "sections", "servers", "traces", "urls", "values"),
+                *("declaration", "limits", "mail", "reading"),
+                *("secret_files", "sections", "servers", "urls", "values"),
             )
         ),
         "transferapi.redis_client",

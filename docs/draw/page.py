@@ -6,12 +6,14 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from . import configuration, floors, manual, metrics, rooms, states
+from . import configuration, floors, manual, metrics, probes, rooms, states
 from .imports import ROOT
 
 PAGE = ROOT / "docs" / "architecture.md"
 SHELL = ROOT / "docs" / "shell.md"
 METRICS = ROOT / "docs" / "operate" / "metrics.md"
+DOCTOR = ROOT / "docs" / "operate" / "doctor.md"
+HEALTH = ROOT / "docs" / "operate" / "health.md"
 CONFIGURATION = ROOT / "docs" / "operate" / "configuration.md"
 PICTURE = ROOT / "docs" / "floors.svg"
 
@@ -28,6 +30,8 @@ PARTS: dict[Path, dict[str, Callable[[], str]]] = {
     },
     SHELL: {"commands": manual.commands},
     METRICS: {"metrics": metrics.table},
+    DOCTOR: {"probes": probes.doctor},
+    HEALTH: {"readiness": probes.readiness},
     CONFIGURATION: {"variables": configuration.tables},
 }
 

@@ -18,11 +18,11 @@ from django.views.decorators.debug import sensitive_variables
 
 from endpoints import concurrency_limits
 from endpoints.addresses import gate
-from endpoints.errors import CredentialRefusedError, DelegationUnknownError, RequirementError, TooManyWaitingError
+from endpoints.errors import DELEGATION_UNKNOWN, CredentialRefusedError, RequirementError, TooManyWaitingError
 from endpoints.fields import host_and_port, joined
 from endpoints.models import Endpoint
 from endpoints.ssh import keys
-from identity.error_categories import flaw_of
+from identity.error_categories import RefusedError
 from identity.gsi import proxies
 from identity.gsi.errors import CredentialError, PassphraseError, UntrustedError
 from identity.gsi.x509 import X509Credential
@@ -111,8 +111,10 @@ def _by_delegation(user: User, endpoint: Endpoint, filled: FilledForm, now: date
     bound_to = vault.endpoint_binding(endpoint.pk)
     waiting = vault.find_pending(user, _DELEGATION, bound_to, now=now)
     if waiting is None:
-        raise DelegationUnknownError(
-            "No key waits for this proxy: ask for activation_requirements, and sign the public_key that they name."
+        raise RefusedError(
+            DELEGATION_UNKNOWN,
+            reason="No key waits for this proxy: ask for activation_requirements, and sign the public_key that they "
+            "name.",
         )
     # An insufficient chain leaves the key pending for another attempt.
     credential = _parsed(Hidden(filled["proxy_chain"].encode() + b"\n" + waiting.secret))
@@ -120,7 +122,7 @@ def _by_delegation(user: User, endpoint: Endpoint, filled: FilledForm, now: date
         raise CredentialRefusedError("NoProxy", "The first certificate of the chain is no proxy certificate.")
     new = _checked(endpoint, credential, bound_to, "Activated.ClientProxyCredential", now)
     if vault.take_pending(user, _DELEGATION, bound_to, now=now) is None:
-        raise DelegationUnknownError("The key of this proxy was used already, at the same time.")
+        raise RefusedError(DELEGATION_UNKNOWN, reason="The key of this proxy was used already, at the same time.")
     return new
 
 
@@ -154,7 +156,7 @@ def _by_myproxy(user: User, endpoint: Endpoint, filled: FilledForm, now: datetim
             timeout=settings.MYPROXY_SECONDS,
         )  # fmt: skip
     bound_to = vault.myproxy_binding(host, port) if shared else vault.endpoint_binding(endpoint.pk)
-    return _checked(endpoint, credential, bound_to, "Activated.MyProxyCredential", now)
+    return _checked(endpoint, credential, bound_to, "Activated.MyProxyCredential", now, until=now + lifetime)
 
 
 @sensitive_variables()
@@ -164,7 +166,7 @@ def _by_ssh_key(user: User, endpoint: Endpoint, filled: FilledForm, now: datetim
         username = keys.check_username(filled["username"])
         key = keys.parse_ssh_key(filled["private_key"], filled["passphrase"] or None)
     except keys.SshPrivateKeyError as error:
-        raise CredentialRefusedError(flaw_of(error), error.reason) from None
+        raise CredentialRefusedError(error.flaw, error.reason) from None
     return NewCredential(
         vault.endpoint_binding(endpoint.pk), CredentialKind.SSH, activation.pack_ssh(username, key.pem),
         f"{username}, {key.algorithm} {key.fingerprint}", now + lifetime if lifetime else None,
@@ -179,7 +181,7 @@ def _by_password(user: User, endpoint: Endpoint, filled: FilledForm, now: dateti
     try:
         username = keys.check_username(filled["username"])
     except keys.SshPrivateKeyError as error:
-        raise CredentialRefusedError(flaw_of(error), error.reason) from None
+        raise CredentialRefusedError(error.flaw, error.reason) from None
     return NewCredential(
         vault.endpoint_binding(endpoint.pk), CredentialKind.PASSWORD,
         activation.pack_ssh(username, filled["password"].encode()), username,
@@ -200,7 +202,7 @@ def _authorization(user: User, endpoint: Endpoint) -> Mapping[str, str | None]:
                 redirect_uri=f"{settings.PUBLIC_URL}/oauth/callback", trust=activation.trust(),
             )  # fmt: skip
     except (OAuthError, gate.TargetRefusedError, TooManyWaitingError) as error:
-        log.info("The OAuth server %s of the endpoint %s: %s", endpoint.oauth_server, endpoint.pk, error.reason)
+        log.info("The OAuth server %s of the endpoint %s: %s", endpoint.oauth_server, endpoint.pk, error.message)
         return {}
     bound_to = vault.oauth_binding(endpoint.oauth_server)
     vault.keep_pending(user, _AUTHORIZATION, bound_to, begun.secret, lifetime=begun.lifetime, token=begun.state)
@@ -218,14 +220,16 @@ def _by_oauth(user: User, endpoint: Endpoint, filled: FilledForm, now: datetime)
     with concurrency_limits.RequestSlot(user.pk, concurrency_limits.ACTIVATIONS):
         pending = vault.take_pending(user, _AUTHORIZATION, bound_to, token=state, now=now)
         if pending is None:
-            raise DelegationUnknownError(
-                "This sign-in was not begun here, or is used up, or too old: ask for activation_requirements again."
+            raise RefusedError(
+                DELEGATION_UNKNOWN,
+                reason="This sign-in was not begun here, or is used up, or too old: ask for activation_requirements "
+                "again.",
             )
         credential = oauth.finish(
             pending.secret, _addresses(server.host, server.port), client_for(server), code=answer.code, state=state,
             issuer=answer.issuer, place=answer.place, trust=activation.trust(), lifetime=lifetime, now=now,
         )  # fmt: skip
-    return _checked(endpoint, credential, bound_to, "Activated.OAuthCredential", now)
+    return _checked(endpoint, credential, bound_to, "Activated.OAuthCredential", now, until=now + lifetime)
 
 
 # ---- shared helpers
@@ -242,18 +246,30 @@ def _parsed(pem: Hidden) -> X509Credential:
         return X509Credential.parse(pem.value.replace(b"----------BEGIN", b"-----\n-----BEGIN"))
     except PassphraseError as error:
         reason = "The private key is encrypted: make a proxy with it (grid-proxy-init), and give that."
-        raise CredentialRefusedError(flaw_of(error), reason) from None
+        raise CredentialRefusedError(error.flaw, reason) from None
     except CredentialError as error:
-        raise CredentialRefusedError(flaw_of(error), error.reason) from None
+        raise CredentialRefusedError(error.flaw, error.reason) from None
 
 
 @sensitive_variables()
-def _checked(endpoint: Endpoint, credential: X509Credential, bound_to: str, code: str, now: datetime) -> NewCredential:
-    """Check whether servers could accept the credential. Raises CredentialRefusedError."""
+def _checked(
+    endpoint: Endpoint,
+    credential: X509Credential,
+    bound_to: str,
+    code: str,
+    now: datetime,
+    *,
+    until: datetime | None = None,
+) -> NewCredential:
+    """Check whether servers could accept the credential. Raises CredentialRefusedError.
+
+    until: the end of the lifetime that the user asked an issuer for; one that gives more does not keep us from
+    forgetting the credential then.
+    """
     try:
         activation.trust().admit(credential, now=now)
     except UntrustedError as error:
-        raise CredentialRefusedError(flaw_of(error), error.reason) from None
+        raise CredentialRefusedError(error.flaw, error.reason) from None
     if credential.expires_at - now < SHORTEST:
         seconds = int(SHORTEST.total_seconds())
         raise CredentialRefusedError("TooShort", f"It is valid for less than {seconds} seconds from now.")
@@ -263,8 +279,9 @@ def _checked(endpoint: Endpoint, credential: X509Credential, bound_to: str, code
         reason = f"The server {named[0]} takes a proxy of it, and can do that with RSA keys only."
         raise CredentialRefusedError("NoRsaKey", reason)
     return NewCredential(
-        bound_to, CredentialKind.X509, credential.to_pem(), credential.identity, credential.expires_at, code
-    )
+        bound_to, CredentialKind.X509, credential.to_pem(), credential.identity,
+        min(credential.expires_at, until or credential.expires_at), code,
+    )  # fmt: skip
 
 
 _READERS: Mapping[Form, Callable[[User, Endpoint, FilledForm, datetime], NewCredential]] = {

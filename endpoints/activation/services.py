@@ -15,7 +15,7 @@ from django.conf import settings
 from django.db import transaction
 from django.views.decorators.debug import sensitive_variables
 
-from endpoints import registry
+from endpoints import protocols, registry
 from endpoints.errors import RequirementError
 from endpoints.models import Endpoint
 from endpoints.permissions import Permission
@@ -60,7 +60,8 @@ class ActivationResult:
 def offered(endpoint: Endpoint) -> tuple[Form, ...]:
     """The forms that an endpoint accepts, the preferred first."""
     found = _OFFERED[activation.need(endpoint)]
-    if Form.PASSWORD in found and not (settings.CLEAR_PASSWORDS or activation.is_over_tls(endpoint)):
+    protocol = protocols.of_endpoint(endpoint)
+    if protocol is not None and protocol.clear_password and not settings.CLEAR_PASSWORDS:
         return ()
     return (Form.OAUTH, *found) if endpoint.oauth_server and Form.PROXY in found else found
 

@@ -1,70 +1,48 @@
 """Activation status: whether a user has a credential that an endpoint accepts and that has not expired.
 
-The kind of credential follows from the scheme of the endpoint's servers. A credential is bound to the endpoint itself,
-or to the MyProxy or OAuth server that issued it, and is then valid for every endpoint that names this server. The one
-bound to the endpoint itself has precedence. `services.py` stores credentials.
+The kind of credential follows from the protocol of the endpoint's servers (`endpoints.protocols`). A credential is
+bound to the endpoint itself, or to the MyProxy or OAuth server that issued it, and is then valid for every endpoint
+that names this server. The one bound to the endpoint itself has precedence. `services.py` stores credentials.
 """
 
 from __future__ import annotations
 
 import asyncio
-import functools
 import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from enum import Enum
-from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from django.conf import settings
 from django.views.decorators.debug import sensitive_variables
 
+from endpoints import protocols
 from endpoints.addresses import gate
 from endpoints.connect.login import AgentLogin
 from endpoints.errors import NotActivatedError
 from endpoints.fields import host_and_port
 from endpoints.gridftp.faults import FaultError, Kind, make_fault
-from endpoints.gridftp.ftp_tls.login import FtpTlsLogin
-from endpoints.gridftp.login import ANONYMOUS, GsiLogin, Login, PasswordLogin
+from endpoints.gridftp.login import ANONYMOUS
 from endpoints.models import Endpoint
-from endpoints.ssh.host_keys import note_host_key
-from identity.gsi.trust import TrustFolder
-from identity.gsi.x509 import X509Credential
+from endpoints.protocols import LoginContext, LoginMaker, unpack_ssh
+from endpoints.protocols import Need as Need
+from endpoints.protocols import may_delegate_to as may_delegate_to
+from endpoints.protocols import pack_ssh as pack_ssh
+from endpoints.protocols import trust as trust
 from identity.vault import store as vault
 from identity.vault.bindings import MYPROXY_PORT
-from identity.vault.store import CredentialInfo, CredentialKind
+from identity.vault.store import CredentialInfo
 
 # The modules with logins by ssh are loaded with the first such login: they need 0.25 s and 10 MB, in every process.
 if TYPE_CHECKING:
     from endpoints.ssh.connection import JumpHost
 
 
-class Need(Enum):
-    """The kind of credential that an endpoint requires."""
-
-    NONE = None
-    X509 = CredentialKind.X509
-    SSH = CredentialKind.SSH
-    #: A name and a password, or nothing: an anonymous user.
-    PASSWORD = CredentialKind.PASSWORD
-
-    @property
-    def required(self) -> bool:
-        """Whether nobody can use the endpoint without one."""
-        return self not in (Need.NONE, Need.PASSWORD)
-
-
-_NEEDS = {
-    "gsiftp": Need.X509, "sshftp": Need.SSH, "ssh": Need.SSH, "sftp": Need.SSH, "ftp": Need.PASSWORD,
-    "ftpes": Need.PASSWORD,
-}  # fmt: skip
-
-
 def need(endpoint: Endpoint) -> Need:
     """An endpoint without servers requires none."""
-    schemes = {server.scheme for server in endpoint.servers.all()}
-    return next((wanted for scheme, wanted in _NEEDS.items() if scheme in schemes), Need.NONE)
+    protocol = protocols.of_endpoint(endpoint)
+    return protocol.need if protocol else Need.NONE
 
 
 def bindings(endpoint: Endpoint) -> list[str]:
@@ -90,7 +68,7 @@ class ActivationStatus:
 
     @property
     def expires_at(self) -> datetime | None:
-        """None: it does not expire, or there is no credential."""
+        """None if it does not expire, or there is no credential."""
         return self.credential.expires_at if self.credential else None
 
     def seconds_left(self, now: datetime) -> int:
@@ -153,21 +131,12 @@ def _best(wants: Need, bound: Sequence[str], held: Sequence[CredentialInfo]) -> 
     return max(fitting, key=lambda one: (one.bound_to == bound[0], one.expires_at or never), default=None)
 
 
-class _Maker(Protocol):
-    """The login for one server, by its registered name (not an address), against which its certificate is checked.
-
-    subject: `Server.subject`, the expected certificate subject if it differs from the name.
-    """
-
-    def __call__(self, hostname: str, port: int, subject: str) -> Login: ...
-
-
 @dataclass(frozen=True, slots=True)
 class Logins:
     """Creates a user's logins for the servers of one endpoint. Contains a credential: keep it no longer than needed."""
 
     credential: CredentialInfo | None
-    at: _Maker = field(repr=False)
+    at: LoginMaker = field(repr=False)
     #: No connection of ours goes to the server's address.
     through_jump_host: bool = False
     #: The login to the agent of a personal endpoint, which has no servers.
@@ -182,27 +151,16 @@ class Logins:
 def logins(user_id: uuid.UUID, endpoint: Endpoint, now: datetime | None = None) -> Logins:
     """Raises NotActivatedError, and VaultError when the credential cannot be decrypted."""
     found = activation_status(user_id, endpoint, now)
-    if found.credential is None:
-        if not found.need.required:
-            return Logins(
-                None,
-                _over_tls(endpoint) if is_over_tls(endpoint) else lambda hostname, port, subject: ANONYMOUS,
-                agent=AgentLogin(str(endpoint.pk), str(endpoint.owner_id)) if endpoint.personal else None,
-            )
+    if found.credential is None and found.need.required:
         raise NotActivatedError(endpoint, why_not_active(endpoint))
-    secret = vault.reveal(found.credential)
-    if found.need is Need.X509:
-        return Logins(found.credential, _with_proxy(secret))
-    if found.need is Need.PASSWORD:
-        make = _over_tls(endpoint, *unpack_ssh(secret)) if is_over_tls(endpoint) else _with_password(secret)
-        return Logins(found.credential, make)
-    schemes = {server.scheme for server in endpoint.servers.all()}
-    if schemes == {"sftp"}:
-        return Logins(found.credential, _with_account(endpoint, secret, None, sftp=True))
-    if schemes == {"ssh"}:
-        through = jump(user_id, endpoint.jump_host, now)
-        return Logins(found.credential, _with_account(endpoint, secret, through, sftp=False), through is not None)
-    return Logins(found.credential, _with_sshftp(secret))
+    secret = None if found.credential is None else vault.reveal(found.credential)
+    protocol = protocols.of_endpoint(endpoint)
+    if protocol is None:
+        agent = AgentLogin(str(endpoint.pk), str(endpoint.owner_id)) if endpoint.personal else None
+        return Logins(None, lambda hostname, port, subject: ANONYMOUS, agent=agent)
+    through = jump(user_id, endpoint.jump_host, now) if protocol.uses_jump_host else None
+    make = protocol.logins(LoginContext(endpoint, secret, through))
+    return Logins(found.credential, make, through_jump_host=through is not None)
 
 
 @sensitive_variables()
@@ -237,89 +195,3 @@ def why_not_active(endpoint: Endpoint, requester_id: uuid.UUID | None = None) ->
         why = f"The owner of the shared endpoint {name} has no credential for its host that is valid now."
         return f"{why} {endpoint.owner.username} must activate the host; then try again."
     return f"You have no credential for the endpoint {name} that is valid now; activate it, then try again."
-
-
-def trust() -> TrustFolder:
-    """The certificate authorities that this service trusts."""
-    return _trust_folder(Path(settings.CERTIFICATES))
-
-
-@functools.lru_cache(maxsize=8)
-def _trust_folder(path: Path) -> TrustFolder:
-    return TrustFolder(path)
-
-
-def may_delegate_to(hostname: str, subject: str) -> bool:
-    """Whether the operator lets this server act as the user, with a limited proxy.
-
-    The operator lists host names, so the server must prove its host name: with a `subject`, another service of that
-    host could pass for it.
-    """
-    return not subject and hostname.lower() in {name.lower() for name in settings.DELEGATE_TO}
-
-
-def pack_ssh(username: str, private_key: bytes) -> bytes:
-    """An account, and its private key (PEM, without a passphrase) or its password, as one secret for the vault."""
-    return username.encode() + b"\0" + private_key
-
-
-def unpack_ssh(secret: bytes) -> tuple[str, bytes]:
-    username, _, private_key = secret.partition(b"\0")
-    return username.decode(), private_key
-
-
-@sensitive_variables()
-def _with_proxy(secret: bytes) -> _Maker:
-    credential, folder = X509Credential.parse(secret), trust()
-
-    def make(hostname: str, port: int, subject: str) -> Login:
-        return GsiLogin(credential, folder, hostname, subject, delegate=may_delegate_to(hostname, subject))
-
-    return make
-
-
-@sensitive_variables()
-def _with_account(endpoint: Endpoint, secret: bytes, jump_host: JumpHost | None, *, sftp: bool) -> _Maker:
-    """sftp: by SFTP only; else by what the account offers."""
-    from endpoints.ssh.accounts.account_login import AccountLogin
-    from endpoints.ssh.connection import SshAccount
-    from endpoints.ssh.sftp.login import SftpLogin
-
-    username, private_key = unpack_ssh(secret)
-
-    def make(hostname: str, port: int, subject: str) -> Login:
-        account = SshAccount(username, private_key, subject)
-        note = functools.partial(note_host_key, endpoint.pk, hostname, port)
-        return SftpLogin(account, note) if sftp else AccountLogin(account, jump_host, endpoint.data_ports, note)
-
-    return make
-
-
-@sensitive_variables()
-def _with_sshftp(secret: bytes) -> _Maker:
-    from endpoints.ssh.sshftp_login import SshLogin
-
-    username, private_key = unpack_ssh(secret)
-    return lambda hostname, port, subject: SshLogin(username, private_key, subject)
-
-
-def is_over_tls(endpoint: Endpoint) -> bool:
-    """Whether passwords go to its servers by TLS (`ftpes`)."""
-    return {server.scheme for server in endpoint.servers.all()} == {"ftpes"}
-
-
-@sensitive_variables()
-def _over_tls(
-    endpoint: Endpoint, username: str = ANONYMOUS.user.decode(), password: bytes = ANONYMOUS.password
-) -> _Maker:
-    def make(hostname: str, port: int, subject: str) -> Login:
-        note = functools.partial(note_host_key, endpoint.pk, hostname, port)
-        return FtpTlsLogin(hostname, subject, username, password, Path(settings.CERTIFICATES), note)
-
-    return make
-
-
-@sensitive_variables()
-def _with_password(secret: bytes) -> _Maker:
-    username, password = unpack_ssh(secret)
-    return lambda hostname, port, subject: PasswordLogin(username, password)

@@ -43,6 +43,7 @@ class TargetRefusedError(CategorizedError):
     """The service does not connect to this address. `reason` is a sentence for the user."""
 
     category = Category.EXTERNAL
+    code = "ExternalError.ConnectFailed"
     template = "{self.host}: {self.reason}"
 
     host: str
@@ -54,6 +55,8 @@ class TargetRefusedError(CategorizedError):
 
 class LookupFailedError(TargetRefusedError):
     """The name has no address, or it was not resolved in time."""
+
+    code = "ExternalError.LookupFailed"
 
 
 def valid_host(host: str) -> bool:

@@ -6,8 +6,7 @@ from django.conf import settings
 
 from identity.federation.errors import ProviderUnreachableError
 from identity.federation.requests import SECONDS
-from identity.http.https_client import MAX_ANSWER, Site
-from identity.http.tls_context import client_context
+from identity.http.https_client import MAX_ANSWER, Site, client_context
 from identity.http.web_address import Url
 
 from . import gate

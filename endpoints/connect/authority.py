@@ -27,7 +27,7 @@ from django.db import connection, transaction
 from endpoints.models import AgentAuthority
 from identity.clock import moment
 from identity.hidden import Hidden
-from identity.vault.rows import SealedTable
+from identity.vault.sealing import SealedTable
 
 LIFETIME = timedelta(days=3650)
 #: A laptop's clock may be behind by so much.

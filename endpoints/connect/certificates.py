@@ -16,9 +16,10 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat,
 from endpoints.models import Agent
 from identity.clock import moment
 from identity.database_rows import row_by_id
+from identity.error_categories import RefusedError
 
 from . import authority
-from .errors import AgentRefusedError, CertificateRequestError
+from .errors import CERTIFICATE_REQUEST, AgentRefusedError
 
 #: A laptop may be off for so long and needs no new setup; the agent renews its certificate each month.
 LIFETIME = timedelta(days=365)
@@ -29,19 +30,19 @@ MAX_REQUEST, MAX_CHAIN = 4096, 16384
 def requested_key(pem: str) -> ec.EllipticCurvePublicKey:
     """The public key of a certificate request (PKCS #10 in PEM), whose owner has the private key.
 
-    Its subject and extensions do not matter. Raises CertificateRequestError.
+    Its subject and extensions do not matter. Raises CERTIFICATE_REQUEST.
     """
     if len(pem) > MAX_REQUEST:
-        raise CertificateRequestError(f"A certificate request has at most {MAX_REQUEST} characters.")
+        raise RefusedError(CERTIFICATE_REQUEST, reason=f"A certificate request has at most {MAX_REQUEST} characters.")
     try:
         request = x509.load_pem_x509_csr(pem.encode())
         key, signed = request.public_key(), request.is_signature_valid
     except Exception:  # the parser raises many kinds for hostile octets
-        raise CertificateRequestError("This is not a certificate request in PEM.") from None
+        raise RefusedError(CERTIFICATE_REQUEST, reason="This is not a certificate request in PEM.") from None
     if not isinstance(key, ec.EllipticCurvePublicKey) or not isinstance(key.curve, ec.SECP256R1):
-        raise CertificateRequestError("The key of an agent is one of the curve P-256.")
+        raise RefusedError(CERTIFICATE_REQUEST, reason="The key of an agent is one of the curve P-256.")
     if not signed:
-        raise CertificateRequestError("The signature of this request is not by its key.")
+        raise RefusedError(CERTIFICATE_REQUEST, reason="The signature of this request is not by its key.")
     return key
 
 

@@ -120,7 +120,7 @@ async def ask_at(
 
 
 async def _exchange(sock: socket.socket, line: bytes) -> dict[str, Any]:
-    """Raises OSError, ValueError."""
+    """Send one line to the relay, and read its answer. Raises OSError, ValueError."""
     loop = asyncio.get_running_loop()
     await loop.sock_sendall(sock, line)
     length = int.from_bytes(await _exactly(sock, 2), "big")

@@ -60,7 +60,7 @@ def _presence(
 
 
 def away_since(endpoint_id: uuid.UUID) -> datetime | None:
-    """Since when the agent is away: when it was last seen, or the beginning of time. None: it is connected."""
+    """Since when the agent is away: when it was last seen, or the beginning of time. None if it is connected."""
     found = presence_of([endpoint_id]).get(endpoint_id)
     if found is not None and found.connected:
         return None
@@ -74,7 +74,7 @@ def is_connected(endpoint_id: uuid.UUID) -> bool:
 
 
 def holder(endpoint_id: uuid.UUID) -> str | None:
-    """The address of the relay process that holds the tunnel of this agent; None: it is away."""
+    """The address of the relay process that holds the tunnel of this agent; None if it is away."""
     alive = RelayProcess.objects.filter(heartbeat_at__gt=_Now() - LEASE).values("address")
     rows = Agent.objects.filter(endpoint=endpoint_id, relay__in=alive)
     return rows.values_list("relay", flat=True).first()
@@ -142,7 +142,7 @@ class Arrival(NamedTuple):
 
 
 def accept(endpoint_id: uuid.UUID, address: str, arrival: Arrival) -> Held | None:
-    """An agent has connected: its tunnel with its epoch. None: it was revoked meanwhile."""
+    """An agent has connected: its tunnel with its epoch. None if it was revoked meanwhile."""
     with transaction.atomic():
         rows = _usable().select_for_update(no_key=True, of=("self",)).filter(endpoint=endpoint_id)
         row = rows.values_list("epoch", MD5("public_key")).first()

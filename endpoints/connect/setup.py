@@ -18,37 +18,38 @@ from endpoints.models import Agent, Endpoint
 from endpoints.permissions import Permission
 from identity.clock import moment
 from identity.database_rows import unless_taken
+from identity.error_categories import RefusedError
 from identity.gsi.printable import FORBIDDEN
 from identity.hidden import Secret
 from identity.models import User
 
 from . import certificates, setup_keys
 from .errors import (
+    CERTIFICATE_REQUEST,
+    NO_AGENT,
+    SETUP_KEY_EXPIRED,
+    SETUP_KEY_UNKNOWN,
+    SETUP_KEY_USED,
     AgentRefusedError,
-    CertificateRequestError,
-    NoAgentError,
-    SetupKeyExpiredError,
-    SetupKeyUnknownError,
-    SetupKeyUsedError,
 )
 
 
 def agent_of_endpoint(user: User, ref: str) -> Agent:
-    """The agent of an endpoint that this user manages. Raises the errors of `registry.resolve`, NoAgentError."""
+    """The agent of an endpoint that this user manages. Raises the errors of `registry.resolve`, NO_AGENT."""
     return agent_row(registry.resolve(user, ref, Permission.MANAGE))
 
 
 def agent_row(endpoint: Endpoint) -> Agent:
-    """Raises NoAgentError."""
+    """Raises NO_AGENT."""
     found = Agent.objects.filter(pk=endpoint.pk).first() if endpoint.personal else None
     if found is None:
-        raise NoAgentError
+        raise RefusedError(NO_AGENT)
     return found
 
 
 #: The first octets of what an agent signs to renew its certificate; the chain follows.
 RENEWAL = b"waybill connect renew 1\0"
-_TAKEN = CertificateRequestError("Another endpoint has an agent with this key: make a new one.")
+_TAKEN = RefusedError(CERTIFICATE_REQUEST, reason="Another endpoint has an agent with this key: make a new one.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,8 @@ def set_up(secret: Secret, request: str, program: AgentVersion, now: datetime | 
     """Exchange the secret of a setup key and a certificate request for a certificate.
 
     The same request again gets another certificate: an answer that was lost costs nothing. It takes the place of the
-    agent that was set up before. Raises SetupKeyError, CertificateRequestError, VaultKeyNotConfiguredError.
+    agent that was set up before. Raises SETUP_KEY_UNKNOWN, SETUP_KEY_USED, SETUP_KEY_EXPIRED,
+    CERTIFICATE_REQUEST, VaultKeyNotConfiguredError.
     """
     time, key = moment(now), certificates.requested_key(request)
     text = certificates.key_text(key)
@@ -106,7 +108,7 @@ def renew(chain: str, signature: str, program: AgentVersion, now: datetime | Non
 def revoke(user: User, ref: str, now: datetime | None = None) -> Endpoint:
     """Refuse the agent from now on, and every setup key that was made before; a new key sets one up again.
 
-    Raises the errors of `registry.resolve`, NoAgentError.
+    Raises the errors of `registry.resolve`, NO_AGENT.
     """
     endpoint = registry.resolve(user, ref, Permission.MANAGE)
     agent = agent_row(endpoint)
@@ -136,7 +138,7 @@ def _waiting(key_hash: bytes) -> Agent:
     rows = Agent.objects.select_for_update(of=("self",)).select_related("endpoint__owner")
     agent = rows.filter(setup_key_hash=key_hash).first()
     if agent is None or agent.endpoint.deleted_at is not None or not agent.endpoint.owner.is_active:
-        raise SetupKeyUnknownError
+        raise RefusedError(SETUP_KEY_UNKNOWN)
     return agent
 
 
@@ -147,9 +149,9 @@ def _locked(pk: uuid.UUID) -> Agent:
 def _check_usable(agent: Agent, key: str, now: datetime) -> None:
     assert agent.setup_expires_at is not None
     if agent.setup_used_at is not None and (key != agent.public_key or agent.revoked_at is not None):
-        raise SetupKeyUsedError
+        raise RefusedError(SETUP_KEY_USED)
     if now >= agent.setup_expires_at:
-        raise SetupKeyExpiredError
+        raise RefusedError(SETUP_KEY_EXPIRED)
 
 
 def _shown(text: str, longest: int) -> str:

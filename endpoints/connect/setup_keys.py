@@ -34,10 +34,11 @@ from endpoints.models import Agent, Endpoint
 from endpoints.permissions import Permission
 from endpoints.registry import ServerSpec
 from identity.clock import moment
+from identity.error_categories import RefusedError
 from identity.hidden import Secret
 from identity.models import User
 
-from .errors import NoAgentError
+from .errors import NO_AGENT
 
 #: The word for "no pin" in the configuration.
 NONE = "none"
@@ -110,11 +111,11 @@ def create_endpoint(
 def new_key(user: User, ref: str, now: datetime | None = None) -> IssuedSetupKey:
     """A new setup key for a personal endpoint; it replaces one that is not used yet.
 
-    The agent that is set up goes on until the new key is used. Raises the errors of `registry.resolve`, NoAgentError.
+    The agent that is set up goes on until the new key is used. Raises the errors of `registry.resolve`, NO_AGENT.
     """
     endpoint = registry.resolve(user, ref, Permission.MANAGE)
     if not endpoint.personal:
-        raise NoAgentError
+        raise RefusedError(NO_AGENT)
     with transaction.atomic():
         registry.lock_existing(user, endpoint, Permission.MANAGE)
         return _new(endpoint, moment(now))

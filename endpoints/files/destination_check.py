@@ -17,7 +17,7 @@ from identity.models import User
 
 from .sessions import FileSession
 
-_FACTS = "Type;Perm;"
+_FACTS = "Type;Size;Perm;"
 #: Folders above a missing one that are looked at.
 MAX_LEVELS = 20
 
@@ -60,7 +60,7 @@ async def _look(session: FileSession, folder: str) -> DestinationStatus:
 
 
 async def _facts(session: FileSession, place: str) -> Entry | None:
-    """None: there is no such folder. Raises FaultError, also for what is no folder."""
+    """None if there is no such folder. Raises FaultError, also for what is no folder."""
     try:
         entry = await session.session.stat(place)
     except FaultError as error:

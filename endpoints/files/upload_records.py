@@ -16,8 +16,9 @@ from django.db import IntegrityError, transaction
 from django.db.models import F, Q, QuerySet
 from django.db.models.functions import Now
 
-from endpoints.errors import TooManyUploadsError, UploadBusyError, UploadLostError, UploadOffsetError
+from endpoints.errors import TOO_MANY_UPLOADS, UploadBusyError, UploadLostError, UploadOffsetError
 from endpoints.models import Endpoint, UploadRecord
+from identity.error_categories import RefusedError
 from identity.models import User
 
 #: For so long a request holds its row without a renewal; seconds between two renewals.
@@ -49,11 +50,11 @@ def begin(
 ) -> tuple[UploadRecord, Sequence[UploadRecord]]:
     """A new beginning, held by the caller, and those whose place it takes. in_parts: further parts are to come.
 
-    Raises TooManyUploadsError.
+    Raises TOO_MANY_UPLOADS.
     """
     most = MOST if in_parts else MOST_WITH_WHOLE
     if UploadRecord.objects.filter(owner=user, is_complete=False).count() >= most:
-        raise TooManyUploadsError(most)
+        raise RefusedError(TOO_MANY_UPLOADS, limit=most)
     for number in range(_TRIES):
         try:
             with transaction.atomic():

@@ -12,8 +12,8 @@ The parts go to a temporary file in the folder of the file, which gets its own n
 
 A temporary file that is given up is removed by its request, or by a periodic job (`leftovers`).
 
-Raises the registry's errors, PathNotPermittedError, OperationPausedError, FileTooLargeError, UploadOffsetError,
-UploadBusyError, TooManyUploadsError, TargetExistsError, and the errors of `sessions`.
+Raises the registry's errors, PathNotPermittedError, OperationPausedError, FILE_TOO_LARGE, UploadOffsetError,
+UploadBusyError, TOO_MANY_UPLOADS, TargetExistsError, and the errors of `sessions`.
 """
 
 from __future__ import annotations
@@ -28,18 +28,13 @@ from django.conf import settings
 from django.db import Error, connection
 
 from endpoints import operations
-from endpoints.errors import (
-    FileTooLargeError,
-    TargetExistsError,
-    UploadBusyError,
-    UploadLostError,
-    UploadOffsetError,
-)
+from endpoints.errors import FILE_TOO_LARGE, TargetExistsError, UploadBusyError, UploadLostError, UploadOffsetError
 from endpoints.gridftp.faults import FaultError, Kind, make_fault
 from endpoints.gridftp.streams.file_streams import OctetBudget
 from endpoints.models import UploadRecord
 from endpoints.pause_rules import PausableOperation
 from endpoints.sessions.remote import open_writer
+from identity.error_categories import RefusedError
 from identity.models import User
 
 from . import upload_records as records
@@ -91,7 +86,7 @@ class Upload:
     def check(self, part: UploadPart) -> None:
         """Whether this part may come now, before it is read."""
         if part.total > settings.LIMITS.upload:
-            raise FileTooLargeError(settings.LIMITS.upload)
+            raise RefusedError(FILE_TOO_LARGE, limit=settings.LIMITS.upload)
         self._known(part)
 
     def store(self, part: UploadPart, pieces: Iterable[bytes], *, replace: bool) -> bool:
@@ -121,7 +116,7 @@ class Upload:
     # ---- the record
 
     def _known(self, part: UploadPart) -> UploadRecord | None:
-        """The beginning to which this part belongs; None: it is a beginning. Raises UploadOffsetError."""
+        """The beginning to which this part belongs; None if it is a beginning. Raises UploadOffsetError."""
         if not part.start:
             return None
         record = records.current(self._key)
@@ -281,7 +276,9 @@ class Upload:
         return False
 
     def _take_target(self) -> None:
-        """Raises UploadOffsetError, UploadBusyError."""
+        """Take the name of the file for this upload, after others that write it. Raises UploadOffsetError,
+        UploadBusyError.
+        """
         for number in range(_TURNS):
             try:
                 if not records.take_target(self._record, self._place):

@@ -14,7 +14,7 @@ from typing import Self, TypeVar
 from identity.gsi.printable import quoted
 
 from .commands import MAX_ARGUMENT
-from .connection import CONNECT_TIMEOUT, MAX_PIPELINE, ControlConnection, within
+from .connection import CONNECT_TIMEOUT, MAX_PIPELINE, ControlConnection, LateLoginError, session_fault, within
 from .facts import Entry
 from .faults import Fault, FaultError, FaultScope, Kind, classify, make_fault
 from .features import Features
@@ -22,12 +22,17 @@ from .listing import Allowance, EntryReader, ListingRefusedError, blocks_on_cont
 from .login import ANONYMOUS, Login, accepted, answered
 from .replies import Reply
 from .requests import naming, plain_ftp, removal
+from .requests.confirmed_removals import LATER, remove_in_windows
 from .requests.path_facts import PathFacts, entry_of
 from .requests.plain_ftp import PlainListings
 from .requests.symlinks import make_symlink
 from .restriction import FRONT_END, NO_STARS, NOT_CONFINED, TOO_MANY_FOLDERS, AllowedPath, not_restricted, restriction
 from .session_settings import SessionSettings, apply
+from .streams.digest import normal_checksum
+from .wire import pipelining
 from .wire.fence import Fence
+from .wire.pipelining import Pipelining
+from .wire.server_memory import Server
 
 #: Facts to select for a scan (by Unique, one file with two names is not two files), and for a listing that a person
 #: reads.
@@ -38,11 +43,19 @@ CHECKSUM_MARKERS = 5
 #: Seconds for a server that sends no markers to make a checksum: some TB, read from memory.
 UNMARKED_TIMEOUT = 3600.0
 
+NOT_NAMED = "the server confirms the new name of a file, and nothing is there under this name"
+#: Codes that the commands before USER, FEAT, PWD and TYPE are answered with, and these commands are not.
+_OF_EARLIER_COMMANDS = ((220,), (220, 230, 331, 332), (211,), (211, 257))
+
 _T = TypeVar("_T")
 
 
 class GridFTPSession:
     """One logged-in control connection. Its methods may run side by side."""
+
+    protocol = "GridFTP"
+    #: One file at a time goes through this service: a data connection and the control channel are busy with it.
+    multiplexed = False
 
     def __init__(self, connection: ControlConnection, login: Login = ANONYMOUS) -> None:
         self.connection = connection
@@ -78,12 +91,46 @@ class GridFTPSession:
         facts: str = SCAN_FACTS,
         timeout: float = CONNECT_TIMEOUT,
     ) -> Self:
-        """Connect and log in. Raises FaultError."""
-        connection = await login.connect(host, port, timeout=timeout)
-        session = cls(connection, login)
-        async with within(connection, asyncio.get_running_loop().time() + timeout, f"no login within {timeout:g} s"):
-            await session._login(facts)
+        """Connect and log in. timeout: seconds for the greeting and the login. Raises FaultError."""
+        server, facts_of_login = (host, port), (login, facts, timeout)
+        try:
+            session = await cls._opened(server, *facts_of_login)
+        except LateLoginError as error:
+            if not error.unanswered or pipelining.of(server) is not None:
+                raise
+            pipelining.note(server, Pipelining.SUSPECTED)
+            try:
+                session = await cls._opened(server, *facts_of_login)
+            except LateLoginError:
+                pipelining.forget(server)  # it is slow
+                raise
+        if pipelining.of(server) is Pipelining.SUSPECTED:
+            if await session._loses_commands():
+                session.abort()
+                pipelining.note(server, Pipelining.NEVER)
+                return await cls._opened(server, *facts_of_login)
+            pipelining.note(server, Pipelining.AFTER_LOGIN)
         return session
+
+    @classmethod
+    async def _opened(cls, server: Server, login: Login, facts: str, timeout: float) -> Self:
+        connection = await login.connect(*server, timeout=timeout)
+        session = cls(connection, login)
+        until = asyncio.get_running_loop().time() + timeout
+        async with within(connection, until, f"no login within {timeout:g} s"):
+            await session._login(facts)
+        connection.channel.one_at_a_time = pipelining.of(connection.server_address) is Pipelining.NEVER
+        return session
+
+    async def _loses_commands(self) -> bool:
+        """Whether the server answers only some of the commands that it gets together."""
+        tests = asyncio.gather(*(self.connection.request("NOOP") for _ in range(pipelining.TEST_COMMANDS)))
+        try:
+            async with asyncio.timeout(pipelining.TEST_SECONDS):
+                await tests
+        except (TimeoutError, FaultError):
+            return True
+        return False
 
     async def _login(self, facts: str) -> None:
         """All in one go, and without waiting for the greeting: a login costs one round trip.
@@ -91,7 +138,7 @@ class GridFTPSession:
         A greeting that refuses breaks the connection, and so fails all of them with its fault.
         """
         request = self.connection.request
-        answers = await asyncio.gather(
+        asking = asyncio.gather(
             request("USER", self.login.user),
             request("PASS", self.login.password),
             request("FEAT"),
@@ -101,16 +148,34 @@ class GridFTPSession:
             request("OPTS", b"CKSM Markers=%d;" % CHECKSUM_MARKERS),
             return_exceptions=True,
         )
+        answers = await self._unless_lost(asking)
         # In their order: a server that refuses one and hangs up has said why, and answers the others no more.
         user = accepted(answers[0])
         if user.code != 230:
             accepted(answers[1])
         _, _, features, home, binary, _, markers = map(answered, answers)
         accepted(binary)
+        _check_order((user, features, home, binary))
         if not features.is_error:
             self.features = Features.parse(features.lines[1:-1])
+            if self.features.lacks_facts:
+                self.lists_plainly, self._facts.by_mlst = True, False
         self.home = _quoted_path(home) or "/"
         self._marks_checksums = not markers.is_error
+
+    async def _unless_lost(self, asking: asyncio.Future[list[_T]]) -> list[_T]:
+        """The answers. Raises LateLoginError where the server has greeted, and does not answer what it got before."""
+        connection = self.connection
+        loop = asyncio.get_running_loop()
+        while not asking.done():
+            await asyncio.wait((asking,), timeout=pipelining.LOGIN_SILENCE / 2)
+            silent = loop.time() - connection.last_activity
+            channel = connection.channel
+            usual = channel.greeted and not (channel.one_at_a_time or channel.protected)
+            if not asking.done() and usual and silent >= pipelining.LOGIN_SILENCE:
+                asking.cancel()
+                raise LateLoginError(f"no answer for {silent:.0f} s after the greeting", unanswered=True)
+        return asking.result()
 
     @property
     def usable(self) -> bool:
@@ -273,7 +338,9 @@ class GridFTPSession:
         async with self.one_data_connection:
             if self.login.protected and self.connection.data_tls is None:
                 await self._bare_data_connection()
-            async with aclosing(blocks_on_data(connection, path, allowance)) as found:
+            # Some servers list the current folder, whatever path is named.
+            enter = path if self.is_plain_ftp else None
+            async with aclosing(blocks_on_data(connection, path, allowance, enter=enter)) as found:
                 async for lines in found:
                     yield lines
 
@@ -312,9 +379,8 @@ class GridFTPSession:
 
     async def remove(self, entries: Sequence[tuple[str, bool]]) -> Sequence[Fault | None]:
         """DELE or RMD each (path, is_directory), pipelined, in this order; None for success."""
-        outcome: list[Fault | None] = []
-        for window in _windows(entries, MAX_PIPELINE):
-            outcome += await asyncio.gather(*(self._remove(path, folder) for path, folder in window))
+        looks = None if self.features.removes_surely else self._is_there
+        outcome = await remove_in_windows(entries, MAX_PIPELINE, self._remove, looks)
         if not self._is_vague or any(folder for _, folder in entries):
             return outcome
         refused = [(self.encode_path(path), fault) for (path, _), fault in zip(entries, outcome, strict=True)]
@@ -328,6 +394,16 @@ class GridFTPSession:
                 raise
             return await removal.explained(self.stat, error.fault, path, named=not self._is_vague)
         return None
+
+    async def _is_there(self, path: str, folder: bool) -> bool:
+        """Whether one command shows this entry; False also where the server does not know the command."""
+        return not (await self.connection.request(self._look(folder=folder), self.encode_path(path))).is_error
+
+    def _look(self, *, folder: bool) -> str:
+        """The command that shows whether an entry is there."""
+        if self._facts.by_mlst and self.features.lists_facts:
+            return "MLST"
+        return "CWD" if folder else "SIZE"
 
     @property
     def _is_vague(self) -> bool:
@@ -358,10 +434,29 @@ class GridFTPSession:
         Raises FaultError, also where it cannot be replaced without a loss (504): then it is to be written in place.
         """
         paths = self.encode_path(written), self.encode_path(name)
-        await naming.give_name(self.connection, *paths, replaces=self.features.replaces)
+        look = "" if self.features.removes_surely else self._look(folder=False)
+        seen = await naming.give_name(self.connection, *paths, replaces=self.features.replaces, look=look)
+        if seen is not None and seen.is_error and not plain_ftp.is_refused(seen):
+            await self._check_named(name)
+
+    async def _check_named(self, name: str) -> None:
+        """Raises FaultError where a file is not there whose name the server has confirmed."""
+        await asyncio.sleep(LATER)
+        try:
+            await self.stat(name)
+        except FaultError as error:
+            if error.fault.kind is Kind.FILE_NOT_FOUND:
+                raise FaultError(make_fault(Kind.UNSUPPORTED, NOT_NAMED)) from None
+            raise
+
+    async def check_readable(self, path: str) -> None:
+        """Ask for the checksum of the first octet (CKSM, GFD.47): without CKSM nothing shows it but a transfer."""
+        if self.algorithms:
+            line = b"%s 0 1 %s" % (self.algorithms[0].encode("ascii"), self.encode_path(path))
+            await self.connection.ask("CKSM", line)
 
     async def checksum(self, path: str, algorithm: str) -> str:
-        """The checksum of a whole file (CKSM, GFD.47), hexadecimal, lower case.
+        """The checksum of a whole file (CKSM, GFD.47), as `normal_checksum` writes it.
 
         With markers there is no limit of time for a large file, and a hung server is noticed all the same.
         """
@@ -369,8 +464,8 @@ class GridFTPSession:
         if not self._marks_checksums:
             self.connection.stall_timeout = UNMARKED_TIMEOUT
         reply = await self.connection.ask("CKSM", b"%s 0 -1 %s" % (algorithm.encode("ascii"), encoded))
-        value = str(reply).split()[-1].lower()
-        if not value or set(value) - set("0123456789abcdef"):
+        value = normal_checksum(reply.text, algorithm)
+        if value is None:
             raise FaultError(make_fault(Kind.ENDPOINT_ERROR, f"CKSM: {reply}"))
         return value
 
@@ -412,6 +507,18 @@ class GridFTPSession:
 
 def _windows(things: Sequence[_T], size: int) -> Iterable[Sequence[_T]]:
     return (things[start : start + size] for start in range(0, len(things), size))
+
+
+def _check_order(answers: Sequence[Reply]) -> None:
+    """Raises FaultError where the answers of a login, to USER, FEAT, PWD and TYPE, are those to earlier commands.
+
+    A text of several lines that has its end in the middle (RFC 959 section 4.2) makes one reply too many: from then on
+    each answer would be taken for that to the next command.
+    """
+    for answer, wrong in zip(answers, _OF_EARLIER_COMMANDS, strict=True):
+        if answer.code in wrong:
+            text = f"the server's answers do not belong to their commands: {answer}"
+            raise FaultError(session_fault(Kind.ENDPOINT_ERROR, text))
 
 
 def _quoted_path(reply: Reply) -> str | None:

@@ -16,16 +16,17 @@ from typing import TYPE_CHECKING, Self, cast
 from identity.gsi.printable import error_text
 
 from .commands import CommandError, encode
-from .control import Answered, ControlChannel, ControlEvent, Greeting, Lost, Preliminary
+from .control import AS_NOOP, LONG, Answered, ControlChannel, ControlEvent, Greeting, Lost, Preliminary
 from .faults import Fault, FaultError, FaultScope, Kind, classify, make_fault
 from .replies import Reply
+from .wire import pipelining
 from .wire.fence import Fence
 from .wire.fenced_socket import FencedSocket, connect
 
 if TYPE_CHECKING:
     from .streams.tls_streams import ClientDataConnection, RelayedData, TlsClient
 
-#: Seconds for the TCP connection; and for the greeting and the login together.
+#: Seconds for the TCP connection. The greeting and the login have others (`wire.login_time`), at first as many.
 CONNECT_TIMEOUT = 15.0
 #: Seconds without an octet from the server, while an answer is due, until the connection is given up. A listing may
 #: take longer (`ControlConnection.patient`); for a checksum servers send preliminary replies.
@@ -42,6 +43,20 @@ ROUND_TRIPS = 4
 MAX_ALONE = 900.0
 #: Octets that are read from a connection that was reset.
 MAX_LAST_WORDS = 64 * 1024
+#: The tag of the NOOP by which `ControlConnection` finds out whether a server waits for commands.
+_PROBE = object()
+LOST_COMMANDS = (
+    "The server loses commands that are sent before it has answered earlier ones. From now on it is sent one command "
+    "at a time, which takes longer."
+)
+
+
+class LateLoginError(FaultError):
+    """The server was connected to, and the login was not done in time. unanswered: it had greeted before."""
+
+    def __init__(self, late: str, *, unanswered: bool) -> None:
+        super().__init__(session_fault(Kind.TIMEOUT, late))
+        self.unanswered = unanswered
 
 
 @dataclass(slots=True)
@@ -70,9 +85,13 @@ class ControlConnection(asyncio.Protocol):
         #: Limits of commands under way that may take longer.
         self._patience: list[float] = []
         self.last_activity = 0.0
+        #: When a command was sent while no other was unanswered: silence before it says nothing.
+        self._asked_at = 0.0
+        #: A NOOP was sent, and nothing has come since.
+        self._probing = False
         #: Opens a data connection to a port where the server listens, through the same ssh connection; None: by TCP.
         self.forward_data: Callable[[int], Awaitable[ClientDataConnection]] | None = None
-        #: Data connections through a relay, to a server that listens nowhere: one for each call; None: it listens.
+        #: Data connections through a relay, to a server that listens nowhere: one for each call; None if it listens.
         self.relayed_data: Callable[[], RelayedData] | None = None
         #: TLS of the data connections that this service opens (RFC 4217); None: FTP's TLS is not in use.
         self.data_tls: Callable[[], TlsClient] | None = None
@@ -96,11 +115,11 @@ class ControlConnection(asyncio.Protocol):
         loop = asyncio.get_running_loop()
         begun = loop.time()
         try:
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout(limit := min(timeout, CONNECT_TIMEOUT)):
                 connection = await cls.on(await connect(host, port))
                 connection._note_round_trip(loop.time() - begun)
         except TimeoutError:
-            raise FaultError(session_fault(Kind.TIMEOUT, f"no connection within {timeout:g} s")) from None
+            raise FaultError(session_fault(Kind.TIMEOUT, f"no connection within {limit:g} s")) from None
         except (OSError, SSLError) as error:
             raise FaultError(session_fault(Kind.CONNECT_FAILED, error_text(error), FaultScope.ENDPOINT)) from None
         return connection
@@ -115,6 +134,7 @@ class ControlConnection(asyncio.Protocol):
     async def use(self, wire: FencedSocket) -> None:
         """Begin on this socket, which is closed with the connection. Raises OSError."""
         self.wire = wire
+        self.channel.one_at_a_time = pipelining.of(wire.server_address) is not None
         try:
             await self._loop.create_connection(lambda: self, sock=wire)
         except BaseException:
@@ -136,6 +156,11 @@ class ControlConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self.last_activity = self._loop.time()
+        if self._probing:
+            self._probing = False
+            if self._answers_probe(data):
+                self._note_lost_commands()
+                return
         self._dispatch(self.channel.receive(data))
         self.flush()
 
@@ -240,6 +265,8 @@ class ControlConnection(asyncio.Protocol):
             alone = self.channel.unanswered == 1
             self.flush_soon()
             begun = self._loop.time()
+            if alone:
+                self._asked_at = begun
             reply = await pending.answer
             if alone and verb in QUICK:
                 self._note_round_trip(self._loop.time() - begun)
@@ -331,7 +358,7 @@ class ControlConnection(asyncio.Protocol):
             return True
         tag = event.command.tag
         if not isinstance(tag, _Pending):
-            return False
+            return tag is _PROBE
         if isinstance(event, Preliminary):
             if tag.on_preliminary:
                 tag.on_preliminary(event.reply)
@@ -355,11 +382,32 @@ class ControlConnection(asyncio.Protocol):
 
     def _check_stall(self) -> None:
         limit = None if self.stall_timeout is None else max(self.stall_timeout, *self._patience, 0.0)
-        silent = self._loop.time() - self.last_activity
+        silent = self._loop.time() - max(self.last_activity, self._asked_at)
+        if self._may_have_lost and silent > pipelining.PROBE_AFTER:
+            self._probing = True
+            self.channel.send("NOOP", tag=_PROBE)
+            self.flush()
         if limit is not None and self.channel.unanswered and silent > limit:
             self.abort(session_fault(Kind.TIMEOUT, f"no answer for {silent:.0f} s"))
         elif self.lost is None:
             self._watch_later()
+
+    @property
+    def _may_have_lost(self) -> bool:
+        """Whether the server may have thrown away the commands that are unanswered."""
+        channel = self.channel
+        is_usual = channel.greeted and not (channel.one_at_a_time or channel.protected or self._patience)
+        return is_usual and not self._probing and bool(channel.oldest) and channel.oldest not in LONG
+
+    def _answers_probe(self, data: bytes) -> bool:
+        """Whether this is the answer to NOOP, where another one was due: RFC 959 gives 200 to few commands."""
+        return data.startswith(b"200 ") and data.count(b"\n") == 1 and self.channel.oldest not in AS_NOOP
+
+    def _note_lost_commands(self) -> None:
+        if server := self.server_address:
+            pipelining.note(server, pipelining.Pipelining.NEVER)
+        lost = f"the server answers NOOP, and not {self.channel.oldest} before it"
+        self.abort(replace(session_fault(Kind.TIMEOUT, lost), advice=LOST_COMMANDS))
 
 
 def encoded_line(verb: str, argument: bytes) -> bytes:
@@ -382,13 +430,16 @@ def keep_alive(transport: asyncio.BaseTransport) -> None:
 
 @asynccontextmanager
 async def within(connection: ControlConnection, until: float, late: str) -> AsyncIterator[None]:
-    """Close the connection when the body fails, or is not done at `until` (the loop's time). Raises FaultError."""
+    """Close the connection when the login in the body fails, or is not done at `until` (the loop's time).
+
+    Raises LateLoginError, FaultError.
+    """
     try:
         async with asyncio.timeout_at(until):
             yield
     except TimeoutError:
         connection.abort()
-        raise FaultError(session_fault(Kind.TIMEOUT, late)) from None
+        raise LateLoginError(late, unanswered=connection.channel.greeted) from None
     except BaseException:
         connection.abort()
         raise

@@ -113,6 +113,10 @@ ControlEvent = Greeting | Preliminary | Answered | Lost
 LISTINGS = frozenset({"MLSC", "MLSD", "MLSR"})
 #: Commands without a limit of time, which report their progress by preliminary replies.
 LONG = LISTINGS | {"STOR", "RETR", "ESTO", "ERET", "APPE", "CKSM"}
+#: Commands without data whose success is 200, as that of NOOP is.
+AS_NOOP = frozenset(
+    {"NOOP", "TYPE", "MODE", "OPTS", "PORT", "SPOR", "EPRT", "PBSZ", "PROT", "DCAU", "SBUF", "SITE", "TREV", "QUIT"}
+)
 #: Maximum of preliminary replies to one of the other commands.
 MAX_PRELIMINARIES = 1000
 
@@ -131,10 +135,14 @@ class ControlChannel:
         self._preliminaries = 0
         #: Final replies so far.
         self.answered = 0
+        #: Each command waits for the greeting, and for the reply to the one before (`wire.pipelining`).
+        self.one_at_a_time = False
         self._outgoing: list[bytes] = []
         #: The last reply, where a server that hangs up then has said why.
         self._last_words: Reply | None = None
         self._first_of_pair = b""
+        #: Whether the server was ready (220), whatever has happened since.
+        self.greeted = False
         self._protection: MessageProtection | None = None
 
     @property
@@ -161,6 +169,11 @@ class ControlChannel:
         """The number of commands without their final reply."""
         return len(self._expected)
 
+    @property
+    def oldest(self) -> str:
+        """The verb of the command that the next reply belongs to; "" where none is due."""
+        return self._expected[0].verb if self._expected else ""
+
     def send(self, verb: str, argument: bytes = b"", *, tag: object = None) -> None:
         """Queue a command. Raises CommandError for an argument that must not reach a wire.
 
@@ -180,9 +193,12 @@ class ControlChannel:
     def data_to_send(self) -> bytes:
         """The octets to be written to the transport now; may be empty."""
         lines = self._outgoing
-        data = b"".join(map(self._protection.wrap, lines) if self._protection else lines)
-        lines.clear()
-        return data
+        count = len(lines)
+        if self.one_at_a_time:
+            free = self.state is ControlState.READY and len(self._expected) == count
+            count = min(count, 1) if free else 0
+        some, lines[:count] = lines[:count], []
+        return b"".join(map(self._protection.wrap, some) if self._protection else some)
 
     def receive(self, data: bytes) -> list[ControlEvent]:
         """Parse octets from the server, and return their events."""
@@ -244,6 +260,7 @@ class ControlChannel:
 
     def _greet(self, reply: Reply) -> ControlEvent:
         if reply.code == 220:
+            self.greeted = True
             return Greeting(reply)
         kind = Kind.ENDPOINT_TOO_BUSY if is_full(reply) else Kind.ENDPOINT_ERROR
         return self._break(_session_fault(reply, "The server refused the connection.", kind))

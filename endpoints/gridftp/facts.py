@@ -64,6 +64,11 @@ _FACTS = re.compile(r"(?:[^ =;]+=[^;]*;)+? ")
 #: The beginning of a fact.
 _FACT = re.compile(rb" ?[A-Za-z][^ =;]*=[^;]*;")
 
+#: A fact behind the first space: some servers put one behind each fact.
+_FURTHER = re.compile(r"((?:Type|Size|Sizd|Modify|Create|Perm|Unique|Lang|Charset|UNIX\.\w+)=[^;]*); ?", re.IGNORECASE)
+#: RFC 3659 section 7.2 allows these in the name of a fact.
+_FACT_NAME = re.compile(r"[\w.-]*", re.ASCII)
+
 #: The usual spellings. RFC 3659 section 7.5 allows any case: facts in other spellings are looked up in `_UNUSUAL`.
 _USUAL = frozenset((*FACTS, "UNIX.uid", "UNIX.gid", "Charset", "X.count", "Create", "Media-Type", "Lang", ENCODED_NAME))
 _UNUSUAL = {name.lower(): name for name in _USUAL}
@@ -77,26 +82,24 @@ def parse_line(line: bytes) -> Entry:
     """Read one line of MLST, MLSD, MLSC or MLSR, without its line end and without MLST's leading space.
 
     The name is all that follows the space behind the facts, unchanged: a path where the command gives paths (MLST,
-    MLSR). Unknown facts are ignored, and so is a malformed time. Raises FactsError.
+    MLSR). Unknown facts are ignored, and so is a malformed time. Raises FactsError, also where the type, or the size of
+    a file, is missing: an unknown fact must not look like an empty file.
     """
     text = line.decode("utf-8", "surrogateescape")
     facts, _, name = text.partition(" ")
-    if facts and not facts.endswith(";"):
-        complete = _FACTS.match(text)
-        facts, name = (text[: complete.end() - 1], text[complete.end() :]) if complete else ("", "")
-    if not name:
-        raise FactsError(f"no facts and name: {shown(line[:200])}")
+    if not (name and facts.endswith(";")):
+        facts, name = _facts_with_blanks(text)
     try:
-        found = _split(facts)
-        if not _USUAL.issuperset(found):
-            found = {_UNUSUAL.get(fact.lower(), fact): value for fact, value in found.items()}
+        found = _named(_split(facts))
+        if "Size" not in found and (further := _FURTHER.match(name)):
+            found, name = _read_further(found, name, further)
         get = found.get
-        kind, target = get("Type", "file"), get("UNIX.slink")
+        kind, target = found["Type"], get("UNIX.slink")
         if ENCODED_NAME in found:
             name = unquote(found[ENCODED_NAME], errors="surrogateescape")
         if target or kind not in _KINDS:
             kind, target = _kind_and_target(kind, target)
-        size = int(get("Size", "0"))
+        size = int(found["Size"] if kind == "file" else get("Size", "0"))
         if not 0 <= size <= _MAX_SIZE:
             raise ValueError(size)
         # Values that most files of a folder share are stored once: that saves a fifth of the memory of a long listing.
@@ -104,6 +107,8 @@ def parse_line(line: bytes) -> Entry:
         group, perm = intern(get("UNIX.group", "")), intern(get("Perm", ""))
         moment = _parse_time(get("Modify", ""))
         return Entry(name, intern(kind), size, moment, mode, owner, group, target, get("Unique", ""), perm)
+    except KeyError as error:
+        raise FactsError(f"without the fact {error.args[0]}: {shown(line[:200])}") from None
     except ValueError as error:
         raise FactsError(f"not facts: {shown(line[:200])}") from error
 
@@ -122,11 +127,44 @@ def _split(facts: str) -> dict[str, str]:
     return {fact: value for fact, _, value in pairs}
 
 
+def _facts_with_blanks(text: str) -> tuple[str, str]:
+    """The facts of a line, with a space in one of them, and the name. Raises FactsError."""
+    complete = _FACTS.match(text)
+    if complete is None or complete.end() == len(text):
+        raise FactsError(f"no facts and name: {shown(text[:200].encode('utf-8', 'surrogateescape'))}")
+    return text[: complete.end() - 1], text[complete.end() :]
+
+
+def _named(found: dict[str, str]) -> dict[str, str]:
+    """The facts by their usual spellings. Raises ValueError for a name that no fact can have: a part of a value."""
+    if _USUAL.issuperset(found):
+        return found
+    return {_UNUSUAL.get(fact.lower()) or _unknown(fact): value for fact, value in found.items()}
+
+
+def _unknown(fact: str) -> str:
+    """The name of a fact that this module does not know. Raises ValueError for one that no fact can have."""
+    if not _FACT_NAME.fullmatch(fact):
+        raise ValueError(fact)
+    return fact
+
+
+def _read_further(found: dict[str, str], name: str, further: re.Match[str] | None) -> tuple[dict[str, str], str]:
+    """The facts with those that follow behind a space, as far as they are new, and the name behind them."""
+    while further and not found.keys() & (more := _named(_split(further[1] + ";"))).keys():
+        found = {**found, **more}
+        name = name[further.end() :]
+        further = _FURTHER.match(name)
+    return found, name
+
+
 def _kind_and_target(kind: str, target: str | None) -> tuple[str, str | None]:
     """Types are case-insensitive too; some servers show a symlink as `OS.unix=slink:/its/target`.
 
-    The toolkit percent-encodes a target, which may contain a space or a semicolon.
+    The toolkit percent-encodes a target, which may contain a space or a semicolon. Raises ValueError for no type.
     """
+    if not kind:
+        raise ValueError(kind)
     folded = kind.lower()
     if folded.startswith(_LINKS):
         kind, target = "link", kind.partition(":")[2] or target

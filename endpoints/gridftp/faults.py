@@ -125,6 +125,12 @@ _PHRASES: tuple[tuple[str, Kind], ...] = (
     ("c=is_a_directory", Kind.IS_A_DIRECTORY),
     ("c=quota_exceeded", Kind.QUOTA_EXCEEDED),
     ("c=no_space_left", Kind.NO_SPACE_LEFT),
+    # Of two causes neither is certain, and a missing file would count as removed: whoever needs to know asks.
+    ("or permission denied", Kind.UNKNOWN),
+    ("permission denied or", Kind.UNKNOWN),
+    ("or access", Kind.UNKNOWN),
+    ("or not accessible", Kind.UNKNOWN),
+    ("or insufficient", Kind.UNKNOWN),
     ("quota exceeded", Kind.QUOTA_EXCEEDED),
     ("over quota", Kind.QUOTA_EXCEEDED),
     ("errno: 122", Kind.QUOTA_EXCEEDED),
@@ -138,6 +144,22 @@ _PHRASES: tuple[tuple[str, Kind], ...] = (
     ("error during write to file", Kind.NO_SPACE_LEFT),
     ("create directory operation failed", Kind.PERMISSION_DENIED),
     ("rename failed", Kind.PERMISSION_DENIED),
+    # IIS and others that give the texts of Windows; FileZilla Server, Serv-U and Apache FtpServer.
+    ("cannot find the ", Kind.FILE_NOT_FOUND),
+    ("file not found", Kind.FILE_NOT_FOUND),
+    ("directory not found", Kind.FILE_NOT_FOUND),
+    ("no such file", Kind.FILE_NOT_FOUND),
+    ("does not exist", Kind.FILE_NOT_FOUND),
+    ("doesn't exist", Kind.FILE_NOT_FOUND),
+    ("access is denied", Kind.PERMISSION_DENIED),
+    ("access denied", Kind.PERMISSION_DENIED),
+    ("directory is not empty", Kind.DIRECTORY_NOT_EMPTY),
+    ("not enough space", Kind.NO_SPACE_LEFT),
+    ("insufficient disk", Kind.NO_SPACE_LEFT),
+    ("insufficient storage", Kind.NO_SPACE_LEFT),
+    ("disk full", Kind.NO_SPACE_LEFT),
+    ("disk is full", Kind.NO_SPACE_LEFT),
+    ("already exists", Kind.PATH_EXISTS),
     ("file name too long", Kind.INVALID_PATH_NAME),
     ("too many levels of symbolic links", Kind.INVALID_PATH_NAME),
     ("invalid or incomplete multibyte", Kind.INVALID_PATH_NAME),
@@ -152,6 +174,7 @@ _PHRASES: tuple[tuple[str, Kind], ...] = (
     ("file name not allowed", Kind.INVALID_PATH_NAME),
     ("invalid file name", Kind.INVALID_PATH_NAME),
     ("invalid filename", Kind.INVALID_PATH_NAME),
+    ("illegal characters", Kind.INVALID_PATH_NAME),
     ("path not allowed", Kind.PERMISSION_DENIED),
     ("permission denied", Kind.PERMISSION_DENIED),
     ("operation not permitted", Kind.PERMISSION_DENIED),
@@ -198,20 +221,20 @@ _CODES: dict[int, Kind] = {
 
 _ADVICE: dict[Kind, str] = {
     Kind.AGENT_AWAY: "The computer of this endpoint is not connected to this service. Start its agent "
-    "(waybill-connect), and the task goes on by itself.",
-    Kind.AGENT_PAUSED: "The computer of this endpoint is paused by its owner. The task goes on when that ends.",
+    "(waybill-connect); tasks then go on by themselves.",
+    Kind.AGENT_PAUSED: "The computer of this endpoint is paused by its owner. Tasks go on when that ends.",
     Kind.AUTH: "The server refused the login; check the credential for this endpoint.",
     Kind.CONNECT_FAILED: "A connection could not be made; the server may be down, or a firewall in the way.",
-    Kind.ENDPOINT_TOO_BUSY: "The server is too busy; the service tries again later.",
-    Kind.FILE_NOT_FOUND: "Nothing is there under this path; put it there, or cancel the task.",
-    Kind.FILE_SIZE_CHANGED: "The file was changed while it was read; it is sent again.",
+    Kind.ENDPOINT_TOO_BUSY: "The server is too busy now.",
+    Kind.FILE_NOT_FOUND: "Nothing is there under this path.",
+    Kind.FILE_SIZE_CHANGED: "The file was changed while it was read.",
     Kind.PERMISSION_DENIED: "The account on this endpoint may not do this; change the permissions or the path.",
-    Kind.NO_SPACE_LEFT: "The disk of this endpoint is full; make room, and the file is tried again.",
-    Kind.QUOTA_EXCEEDED: "The quota on this endpoint is used up; make room, and the file is tried again.",
+    Kind.NO_SPACE_LEFT: "The disk of this endpoint is full; make room.",
+    Kind.QUOTA_EXCEEDED: "The quota on this endpoint is used up; make room.",
     Kind.IS_A_DIRECTORY: "This path is a folder; expected a file.",
     Kind.NOT_A_DIRECTORY: "A component of this path is not a folder.",
     Kind.INVALID_PATH_NAME: "This name cannot be used on this endpoint.",
-    Kind.NO_CREDENTIALS: "The credential for this endpoint has expired; renew it, and the task goes on.",
+    Kind.NO_CREDENTIALS: "The credential for this endpoint has expired; renew it.",
     Kind.PATH_EXISTS: "Something is there already under this path.",
     Kind.DIRECTORY_NOT_EMPTY: "The folder is not empty.",
     Kind.GSI_DN_MISMATCH: "The server's certificate is for another host; check the host name, or give the endpoint the "
@@ -222,9 +245,9 @@ _ADVICE: dict[Kind, str] = {
     "authority that is not trusted here. Contact the administrator of the server.",
     Kind.INSECURE_SERVER: "The server does not protect its control channel as it must, and nothing is sent to it in "
     "clear text. Contact the administrator of the server.",
-    Kind.TIMEOUT: "The server did not answer in time; the service tries again.",
-    Kind.CONNECTION_BROKEN: "The connection ended too early; the service tries again.",
-    Kind.CONNECTION_RESET: "The connection ended too early; the service tries again.",
+    Kind.TIMEOUT: "The server did not answer in time.",
+    Kind.CONNECTION_BROKEN: "The connection ended too early.",
+    Kind.CONNECTION_RESET: "The connection ended too early.",
     Kind.INTERNAL_ERROR: "An error in this service; contact its operator.",
     Kind.UNSUPPORTED: "The server does not know how to do this.",
     Kind.VERIFY_CHECKSUM: "What arrived is not what the source has now; the file is sent again.",
@@ -280,8 +303,24 @@ _FULL = re.compile(
     r"|(?:connection|client|user|session|login|instance|process|account|host|server|ip)\w*\b.{0,40}\blimit|\bfull\b"
     r"|limit\w*\b.{0,40}\b(?:connection|client|user|session|login|instance|process|host)"
     r"|(?:try|retry)(?: again)? (?:later|in )|later\b.{0,20}\btry|\bbusy\b|overload|already (?:logged in|connected)"
-    r"|temporarily|maintenance|unavailable|not available|shut(?:ting)? down|closed for|max\.? \d+"
+    r"|temporarily|maintenance|unavailable|not available|shut(?:ting)? down|closed for"
+    r"|max\.? (?:\d+|clients|connections|users)"
+    r"|already \d+ (?:connection|client|user|session)|exceed\w*\b.{0,40}\b(?:connection|session|login|user)s\b"
+    r"|(?:connection|session|user)s? exceeded|another session|only (?:one|1) (?:connection|session|login)|at capacity"
+    r"|(?:not enough|insufficient) resources"
+    # German, French, Spanish, Italian and Portuguese.
+    r"|(?:zu viele|trop de|demasiad[ao]s|troppe|troppi|muit[ao]s|excesso de) "
+    r"(?:verbindung|benutzer|sitzung|connexion|utilisateur|session|conexi|usuari|sesi|connession|utent|conex|usu)"
 )
+#: Words that mean this with any code.
+_CERTAINLY_FULL = re.compile(r"too many (?:[\w-]+ ){0,2}(?:connection|user|session|login|client)s?\b")
+#: A server that takes logins, or data, by TLS only (RFC 4217), and was asked in clear text.
+_WANTS_TLS = re.compile(
+    r"\b(?:ssl|tls|encrypt\w*)\b.{0,30}\b(?:required|mandatory)|\brequires? (?:\w+ ){0,3}(?:ssl|tls|encryption)\b"
+    r"|\bmust use (?:ssl|tls|encryption)|\bonly (?:\w+ ){0,2}(?:ssl|tls|encrypted)\b"
+    r"|\buse (?:\w+ ){0,3}(?:ssl|tls|auth)\b"
+)
+WANTS_TLS = "This server takes encrypted connections only: register it with the scheme ftpes."
 #: A limit of wrong passwords: another try with this credential would be counted against its owner.
 _LOCKED_OUT = re.compile(
     r"attempt|failures|wrong|incorrect|invalid|bad password|locked|banned|blacklist|disabled"
@@ -289,6 +328,9 @@ _LOCKED_OUT = re.compile(
 )
 #: Replies by which servers refuse one session or data connection more.
 _FULL_CODES = frozenset({421, 425, 430, 434, 500, 530})
+#: Replies that refuse a login, whatever words they have; and those by which servers ask for TLS.
+_LOGIN_CODES = frozenset({430, 530, 532, 535})
+_TLS_CODES = frozenset({421, 503, 522, 530, 534, 550})
 #: Left out of both sides of a comparison of names: marks by which servers quote and escape a name, and octets that they
 #: send in another encoding, or replace.
 _UNSTABLE = re.compile(rb"[\"'`\\?\x80-\xff]")
@@ -307,6 +349,8 @@ def classify(reply: Reply, side: Side = Side.UNKNOWN) -> Fault:
     server quotes. A file may be called "expired.csv".
     """
     text = _SearchedText(b"\n".join(reply.lines), reply.names)
+    if reply.code in _TLS_CODES and text.matches(_WANTS_TLS):
+        return Fault(Kind.UNSUPPORTED, side, False, FaultScope.ENDPOINT, WANTS_TLS, str(reply))
     kind = _kind(reply.code, text) or _CODES.get(reply.code, Kind.UNKNOWN)
     fault = make_fault(kind, str(reply), side=side, retryable=kind is not Kind.INVALID_PATH_NAME)
     return replace(fault, advice=NO_FILE) if kind is Kind.UNSUPPORTED and text.says("regular file") else fault
@@ -318,9 +362,11 @@ def is_full(reply: Reply) -> bool:
 
 
 def _kind(code: int, text: _SearchedText) -> Kind | None:
-    if code in _FULL_CODES and text.says_full:
+    if text.says_full if code in _FULL_CODES else text.says_certainly_full:
         return Kind.ENDPOINT_TOO_BUSY
-    return next((kind for phrase, kind in _PHRASES if text.says(phrase)), None)
+    kinds = (kind for phrase, kind in _PHRASES if text.says(phrase))
+    # "530 Permission denied" speaks of the login, and of no file.
+    return next((kind for kind in kinds if code not in _LOGIN_CODES or kind in _SCOPES), None)
 
 
 class _SearchedText:
@@ -347,7 +393,16 @@ class _SearchedText:
     @property
     def says_full(self) -> bool:
         """`is_full`, whatever the code."""
-        return bool(_FULL.search(self._rest)) and not _LOCKED_OUT.search(self._rest)
+        return self.matches(_FULL) and not self.matches(_LOCKED_OUT)
+
+    @property
+    def says_certainly_full(self) -> bool:
+        """`says_full` in words that mean nothing else."""
+        return self.matches(_CERTAINLY_FULL) and not self.matches(_LOCKED_OUT)
+
+    def matches(self, pattern: re.Pattern[str]) -> bool:
+        """Whether the words have this, beside the names."""
+        return pattern.search(self._rest) is not None
 
     def _is_quoted(self, start: int, end: int) -> bool:
         return any(first <= start and end <= last for first, last in self._spans)
@@ -390,7 +445,9 @@ def _found(text: bytes, part: bytes) -> Iterator[int]:
 #: Pure-FTPd: "Output truncated to 500 matches"; vsftpd of a folder that it may not read, with 226: "Transfer done (but
 #: failed to open directory)"; and what others say when they list a part only.
 _CUT = re.compile(
-    r"truncated|\bfailed to open directory|"
+    r"truncated|\b(?:failed|unable|could not|cannot|can't) (?:to )?(?:open|read|list|access|enter)\b"
+    r"|\b(?:permission|access)(?: is| was)? denied\b|\binput/output error\b|\bi/o error\b|\bwith errors\b"
+    r"|\baborted\b|\babor\b|\binterrupted\b|\btimed out\b|"
     r"\b(?:incomplete|partial) (?:directory |folder )?(?:list|output)|\btoo many (?:files|entries)",
     re.I,
 )

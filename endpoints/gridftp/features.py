@@ -12,6 +12,9 @@ from dataclasses import dataclass
 
 #: Checksums that the data nodes of a striped toolkit server make; its front end does not name them in FEAT.
 FRONT_END_ALGORITHMS = ("MD5", "ADLER32", "SHA1", "SHA256", "SHA512")
+#: Of servers that store files in a file system of their own. Other storage of the toolkit's server (DSI of iRODS or
+#: HPSS) confirms what it has only queued.
+_SURE = ("WAYBILL REPLACE", "DSI file", "DSI remote")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +30,10 @@ class Features:
     striped: bool = False
     #: Our server, which knows SITE WAYBILL REPLACE: it gives a file its real name in one command.
     replaces: bool = False
+    #: Its MLST and MLSD lack the type or the size, without which an entry is not known.
+    lacks_facts: bool = False
+    #: It removes what it confirms: our server, and the toolkit's on the files of its host or of data nodes.
+    removes_surely: bool = False
 
     @classmethod
     def parse(cls, lines: Sequence[bytes]) -> Features:
@@ -39,6 +46,8 @@ class Features:
             reports_links=any("unix.slink" in feature.lower() for feature in features),
             striped=striped,
             replaces="WAYBILL REPLACE" in features,
+            lacks_facts=any(_lacks_facts(feature) for feature in features),
+            removes_surely=any(feature.startswith(_SURE) for feature in features),
         )
 
     def __contains__(self, name: str) -> bool:
@@ -51,8 +60,8 @@ class Features:
 
     @property
     def lists_facts(self) -> bool:
-        """Whether FEAT names a command for facts in a fixed form; else it is tried."""
-        return not self.names.isdisjoint({"MLST", "MLSD", "MLSC"})
+        """Whether FEAT names a command for facts in a fixed form; else it is tried, unless it `lacks_facts`."""
+        return not self.lacks_facts and not self.names.isdisjoint({"MLST", "MLSD", "MLSC"})
 
     def eight_bit_clean(self, *, protected: bool) -> bool:
         """Whether names beyond ASCII reach the server.
@@ -80,6 +89,13 @@ class Features:
     def links_from_session_folder(self) -> bool:
         """Whether SITE SYMLINKFROM takes a relative target from the session's folder, not from the link's."""
         return self.toolkit
+
+
+def _lacks_facts(feature: str) -> bool:
+    """Whether this is the line of MLST (RFC 3659 section 7.8), and names facts without the type or the size."""
+    word, _, rest = feature.partition(" ")
+    facts = {fact.strip().rstrip("*").lower() for fact in rest.split(";")} - {""}
+    return word.upper() == "MLST" and bool(facts) and not facts >= {"type", "size"}
 
 
 def _algorithms(features: Sequence[str]) -> Sequence[str]:

@@ -1,8 +1,8 @@
 """Listings of folders: MLSC on the control channel, MLSD on a data connection, and the entries in both.
 
-A listing is complete, or it is a fault (docs/decisions/0094): a line that cannot be read, a last line without an end,
-and a final reply that speaks of more entries than arrived are faults of the endpoint. The output of a server is bounded
-here for all callers: in lines, octets and time (`Allowance`), and in buffered octets.
+A listing is complete, or it is a fault (docs/decisions/scan-and-listings.md): a line that cannot be read, a last line
+without an end, and a final reply that speaks of more entries than arrived are faults of the endpoint. The output of a
+server is bounded here for all callers: in lines, octets and time (`Allowance`), and in buffered octets.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ MAX_NAME = 4096
 AHEAD = 20_000
 #: Default limits of one listing, in lines, octets, and seconds of silence: a tape system answers after minutes.
 MAX_LINES, MAX_OCTETS, LISTING_TIMEOUT = 5_000_000, 1 << 30, 900.0
+#: Seconds for the answer of a server that has closed the port of a data connection without announcing data.
+ANSWER_OF_NOTHING = 2.0
 INCOMPLETE = (
     "The server's listing of this folder is incomplete, or has a line that this service cannot read, so it is not "
     "known what else is in the folder. Ask the administrator of the server about it, or name the files one by one."
@@ -289,7 +291,8 @@ async def blocks_on_data(
     await connection.ask("MODE", b"S")  # a session that belonged to a lane is still in mode E
     connect = await data_connection(connection, connection.data_tls() if connection.data_tls is not None else None)
     command = (verb, path if argument is None else argument)
-    answer = asyncio.create_task(_asked(connection, command, enter, allowance.seconds))
+    begun: list[Reply] = []
+    answer = asyncio.create_task(_asked(connection, command, enter, allowance.seconds, begun.append))
     lines_seen = 0
     splitter = LineSplitter()
     try:
@@ -300,9 +303,10 @@ async def blocks_on_data(
                 lines_seen += len(lines)
                 yield lines
         reply = await answer
-    except (OSError, TimeoutError) as error:
-        _raise_refusal(answer)
-        raise FaultError(make_fault(Kind.CONNECT_FAILED, error_text(error))) from None
+    except (OSError, TimeoutError, FaultError) as error:
+        if not (lines_seen or splitter.rest) and await _sent_nothing(answer, begun):
+            return
+        raise _explained(error, answer) from None
     finally:
         answer.cancel()
     if reply.is_error:
@@ -313,15 +317,42 @@ async def blocks_on_data(
         allowance.miss(path, f"the server reported that it did not list everything: {shortfall}")
 
 
+def _explained(error: OSError | FaultError, answer: asyncio.Future[Reply]) -> FaultError:
+    """The fault of a listing that broke off. Raises ListingRefusedError where the server has refused it."""
+    if isinstance(error, FaultError):
+        return error
+    _raise_refusal(answer)
+    return FaultError(make_fault(Kind.CONNECT_FAILED, error_text(error)))
+
+
 async def _asked(
-    connection: ControlConnection, command: tuple[str, bytes], enter: bytes | None, seconds: float
+    connection: ControlConnection,
+    command: tuple[str, bytes],
+    enter: bytes | None,
+    seconds: float,
+    begun: Callable[[Reply], None],
 ) -> Reply:
-    """The reply to the command. enter: a folder to enter, in one go: another request may enter another folder."""
+    """The reply to the command. enter: a folder to enter, in one go: another request may enter another folder.
+
+    begun: called with the reply that announces the data (125 or 150).
+    """
     with connection.patient(seconds):
         if enter is None:
-            return await connection.request(*command)
-        entered, reply = await asyncio.gather(connection.request("CWD", enter), connection.request(*command))
+            return await connection.request(*command, begun)
+        asking = connection.request("CWD", enter), connection.request(*command, begun)
+        entered, reply = await asyncio.gather(*asking)
         return entered if entered.is_error else reply
+
+
+async def _sent_nothing(answer: asyncio.Future[Reply], begun: Sequence[Reply]) -> bool:
+    """Whether the server reports success, where it has neither announced nor sent data: the folder is empty.
+
+    Some servers make no data connection then. The success is on its way when the port is closed, and so may be the
+    reply that announces data (`begun`).
+    """
+    if not begun:
+        await asyncio.wait((answer,), timeout=ANSWER_OF_NOTHING)
+    return not begun and answer.done() and not answer.exception() and answer.result().code in (226, 250)
 
 
 def _raise_refusal(answer: asyncio.Future[Reply]) -> None:

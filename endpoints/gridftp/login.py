@@ -21,6 +21,7 @@ from identity.gsi.errors import (
     StaleRevocationListError,
     UntrustedError,
 )
+from identity.gsi.printable import translatable as _
 from identity.gsi.proxies import sign_proxy
 from identity.gsi.trust import TrustFolder
 from identity.gsi.x509 import X509Credential
@@ -37,7 +38,7 @@ LEAST_LIFE = timedelta(seconds=10)
 
 
 #: Advice for a credential that was revoked after the activation. Its subject is in `raw`, which only its user sees.
-REVOKED = "The credential was revoked by its authority."
+REVOKED = _("The credential was revoked by its authority.")
 UNCERTAIN = (
     "Whether the credential was revoked is not known: the revocation list of its authority is out of date or "
     "cannot be read. Contact the operator of this service."

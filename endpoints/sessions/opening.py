@@ -31,7 +31,7 @@ _T = TypeVar("_T")
 
 
 def logins_of(user: User, granted: Access) -> Logins:
-    """Raises NotActivatedError, VaultError."""
+    """The logins with which this user may open sessions. Raises NotActivatedError, VaultError."""
     try:
         return activation.logins(granted.actor_id, granted.host)
     except NotActivatedError:

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Protocol, runtime_checkable
 
 from endpoints.gridftp.client import SCAN_FACTS, GridFTPSession
-from endpoints.gridftp.connection import CONNECT_TIMEOUT
+from endpoints.gridftp.connection import CONNECT_TIMEOUT, LateLoginError
 from endpoints.gridftp.facts import Entry
 from endpoints.gridftp.faults import Fault
 from endpoints.gridftp.listing import Allowance
@@ -15,13 +15,19 @@ from endpoints.gridftp.login import Login
 from endpoints.gridftp.restriction import AllowedPath
 from endpoints.gridftp.streams import mode_s
 from endpoints.gridftp.streams.file_streams import FileReader, FileWriter, OctetShare
+from endpoints.gridftp.wire import login_time
 from endpoints.gridftp.wire.fence import Fence
 from endpoints.gridftp.wire.put_off import SERVERS
 
 
 class RemoteSession(Protocol):
-    """`GridFTPSession`, `SftpSession`: the methods that both have. All raise FaultError."""
+    """`GridFTPSession`, `SftpSession`: the methods that both have. All raise FaultError.
 
+    protocol: its name, as users know it. multiplexed: whether it moves several files at once through this service.
+    """
+
+    protocol: str
+    multiplexed: bool
     home: str
     places: Mapping[str, str]
     demands_encryption: bool
@@ -54,6 +60,7 @@ class RemoteSession(Protocol):
     async def remove_unlisted(self, path: str) -> None: ...
     async def give_name(self, written: str, name: str) -> None: ...
     async def rename(self, old: str, new: str) -> None: ...
+    async def check_readable(self, path: str) -> None: ...
     async def checksum(self, path: str, algorithm: str) -> str: ...
     async def set_modified(self, files: Sequence[tuple[str, datetime]]) -> Sequence[Fault | None]: ...
     async def make_symlink(self, target: str, path: str) -> None: ...
@@ -78,9 +85,18 @@ class SessionOpener(Protocol):
 async def open_session(host: str, port: int, login: Login, *, facts: str = SCAN_FACTS) -> RemoteSession:
     """A logged-in session. host: an address that has passed the gate. facts: of GridFTP listings. Raises FaultError."""
     SERVERS.check(host, port)
-    if isinstance(login, SessionOpener):
-        return await login.open_session(host, port, facts=facts)
-    return await GridFTPSession.open(host, port, login=login, facts=facts)
+    server = host, port
+    seconds = login_time.of(server)
+    try:
+        if isinstance(login, SessionOpener):
+            session = await login.open_session(host, port, timeout=seconds, facts=facts)
+        else:
+            session = await GridFTPSession.open(host, port, login=login, facts=facts, timeout=seconds)
+    except LateLoginError:
+        login_time.was_late(server, seconds)
+        raise
+    login_time.was_in_time(server)
+    return session
 
 
 async def open_reader(

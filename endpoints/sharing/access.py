@@ -60,7 +60,7 @@ class Access:
         return inner.startswith("/") and ".." not in inner.split("/") and not homeward
 
     def check(self, path: str, *, write: bool) -> None:
-        """Raises PathNotPermittedError."""
+        """Check that the rules allow the path. Raises PathNotPermittedError."""
         if not self.allows(path, write=write):
             raise PathNotPermittedError(self.endpoint, path)
 

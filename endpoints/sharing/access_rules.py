@@ -16,13 +16,14 @@ from django.db import transaction
 from django.utils import timezone
 
 from endpoints import paths, registry
-from endpoints.errors import EndpointInvalidError, NotSharedError, RuleExistsError, RuleNotFoundError, TooManyRulesError
+from endpoints.errors import RULE_EXISTS, TOO_MANY_RULES, NotSharedError
 from endpoints.models import AccessRule, Endpoint
 from endpoints.paths import BadPathError
 from endpoints.permissions import Permission
 from endpoints.signals import access_given
 from identity.audit import What
 from identity.database_rows import row_by_id, unless_taken
+from identity.error_categories import InvalidFieldError, NotFoundError, RefusedError
 from identity.gsi.printable import FORBIDDEN, FORBIDDEN_IN_LINES
 from identity.models import Membership, User
 
@@ -50,7 +51,7 @@ class RuleSpec:
 def create(user: User, ref: str, spec: RuleSpec, now: datetime | None = None) -> AccessRule:
     """Create a rule, and inform its user by mail if asked to.
 
-    Raises the errors of `registry.resolve`, NotSharedError, EndpointInvalidError, RuleExistsError, TooManyRulesError.
+    Raises the errors of `registry.resolve`, NotSharedError, InvalidFieldError, RULE_EXISTS, TOO_MANY_RULES.
     """
     share = _share(user, ref, Permission.GRANT)
     rule = AccessRule(
@@ -68,8 +69,8 @@ def create(user: User, ref: str, spec: RuleSpec, now: datetime | None = None) ->
     with transaction.atomic():
         registry.lock_existing(user, share, Permission.GRANT)
         if AccessRule.objects.filter(endpoint=share).count() >= MAX_RULES:
-            raise TooManyRulesError(MAX_RULES)
-        with unless_taken("access_rule_once", RuleExistsError(rule.path)):
+            raise RefusedError(TOO_MANY_RULES, limit=MAX_RULES)
+        with unless_taken("access_rule_once", RefusedError(RULE_EXISTS, path=rule.path)):
             rule.save(force_insert=True)
         _record(What.ACCESS_GIVEN, user, rule)
         if rule.notify_email:
@@ -87,15 +88,15 @@ def of_share(user: User, ref: str, verb: Permission = Permission.GRANT) -> tuple
 
 
 def get(user: User, ref: str, rule_id: str) -> AccessRule:
-    """Raises the errors of `registry.resolve`, RuleNotFoundError."""
+    """Raises the errors of `registry.resolve`, NotFoundError."""
     share = registry.resolve(user, ref, Permission.GRANT)
-    return row_by_id(AccessRule.objects.filter(endpoint=share), rule_id, RuleNotFoundError(rule_id))
+    return row_by_id(AccessRule.objects.filter(endpoint=share), rule_id, NotFoundError(rule_id, "access rule"))
 
 
 def update(
     user: User, ref: str, rule_id: str, changes: Mapping[str, object], now: datetime | None = None
 ) -> AccessRule:
-    """Change `permissions` and `expires_at` (None: never). Raises the errors of `get`, EndpointInvalidError."""
+    """Change `permissions` and `expires_at` (None: never). Raises the errors of `get`, InvalidFieldError."""
     rule = get(user, ref, rule_id)
     values: dict[str, object] = {}
     if "permissions" in changes:
@@ -109,7 +110,7 @@ def update(
         setattr(rule, name, value)
     with transaction.atomic():
         if values and not AccessRule.objects.filter(pk=rule.pk).update(**values):
-            raise RuleNotFoundError(rule_id)
+            raise NotFoundError(rule_id, "access rule")
         if values:
             _record(What.ACCESS_CHANGED, user, rule)
     return rule
@@ -121,7 +122,7 @@ def delete(user: User, ref: str, rule_id: str) -> None:
     with transaction.atomic():
         deleted, _ = AccessRule.objects.filter(pk=rule.pk).delete()
         if not deleted:
-            raise RuleNotFoundError(rule_id)
+            raise NotFoundError(rule_id, "access rule")
         _record(What.ACCESS_TAKEN_BACK, user, rule)
 
 
@@ -145,13 +146,11 @@ def _share(user: User, ref: str, verb: Permission) -> Endpoint:
 def _principal(spec: RuleSpec) -> uuid.UUID | None:
     if spec.principal_type in principals.EVERYBODY:
         if spec.principal:
-            raise EndpointInvalidError(
-                "principal", f"With the type {spec.principal_type} there is none: leave it empty."
-            )
+            raise InvalidFieldError("principal", f"With the type {spec.principal_type} there is none: leave it empty.")
         return None
     if spec.principal_type not in (principals.IDENTITY, principals.GROUP):
         words = ", ".join([principals.IDENTITY, principals.GROUP, *sorted(principals.EVERYBODY)])
-        raise EndpointInvalidError("principal_type", f"Expected one of {words}.")
+        raise InvalidFieldError("principal_type", f"Expected one of {words}.")
     return principals.known(spec.principal_type, spec.principal)
 
 
@@ -160,24 +159,24 @@ def _folder(text: str) -> str:
     try:
         return from_root(paths.folder(text))
     except BadPathError as error:
-        raise EndpointInvalidError("path", str(error)) from None
+        raise InvalidFieldError("path", str(error)) from None
 
 
 def _permissions(text: str) -> str:
     if text not in PERMISSIONS:
-        raise EndpointInvalidError("permissions", "Expected r or rw.")
+        raise InvalidFieldError("permissions", "Expected r or rw.")
     return text
 
 
 def _future(moment: datetime | None, now: datetime | None) -> datetime | None:
     if moment is not None and moment <= (now or timezone.now()):
-        raise EndpointInvalidError("expiration_date", "This is in the past.")
+        raise InvalidFieldError("expiration_date", "This is in the past.")
     return moment
 
 
 def _message(text: str) -> str:
     if len(text) > MAX_MESSAGE or FORBIDDEN_IN_LINES.search(text):
-        raise EndpointInvalidError("notify_message", f"At most {MAX_MESSAGE} characters, and no control ones.")
+        raise InvalidFieldError("notify_message", f"At most {MAX_MESSAGE} characters, and no control ones.")
     return text
 
 
@@ -185,7 +184,7 @@ def _recipient(rule: AccessRule) -> User | None:
     """The user who is informed by mail: only one to whom the rule applies, at the address that this user has set.
     Otherwise users could send mail to arbitrary addresses in the name of this service.
 
-    None: nobody. The response does not reveal which, because addresses are private. Raises EndpointInvalidError.
+    None for nobody. The response does not reveal which, because addresses are private. Raises InvalidFieldError.
     """
     address = rule.notify_email
     if not address:
@@ -195,7 +194,7 @@ def _recipient(rule: AccessRule) -> User | None:
             raise ValidationError("no address")
         validate_email(address)
     except ValidationError:
-        raise EndpointInvalidError("notify_email", "This is not an address.") from None
+        raise InvalidFieldError("notify_email", "This is not an address.") from None
     people = User.objects.filter(email__iexact=address, is_active=True)
     if rule.principal_type == principals.GROUP:
         people = people.filter(pk__in=Membership.objects.filter(group=rule.principal, status="active").values("user"))

@@ -168,7 +168,7 @@ class Confinement:
         return found
 
     async def _folder(self, session: LinkReader, allowed: AllowedPath) -> AllowedPath | FaultError | None:
-        """None: it leads out. Returns a fault that concerns only this folder."""
+        """None if it leads out. Returns a fault that concerns only this folder."""
         try:
             return AllowedPath(await self.real(session, allowed.path) + "/", allowed.write)
         except LeadsOutError:
@@ -179,7 +179,7 @@ class Confinement:
             return error
 
     def _within(self, real: str, root: str) -> str:
-        """Raises LeadsOutError."""
+        """The path, if it is below the root and allowed. Raises LeadsOutError."""
         inner = _inside(real, root)[len(root) :] or "/"
         if self._allows is not None and not self._allows(inner):
             raise LeadsOutError
@@ -330,7 +330,7 @@ def resolved_path(path: str, places: Mapping[str, str], *, follow: bool = True) 
 
 
 def _inside(real: str, root: str) -> str:
-    """Raises LeadsOutError."""
+    """The path, if it is the root or below it. Raises LeadsOutError."""
     if not f"{real}/".startswith(f"{root}/"):
         raise LeadsOutError
     return real

@@ -13,7 +13,7 @@ from . import principals
 
 
 def user_deleted(user: User, **_: object) -> None:
-    """In the transaction of the deletion. The rows of endpoints stay for the history of tasks."""
+    """In the transaction of the deletion. The rows of endpoints stay while tasks refer to them."""
     owned = Endpoint.objects.filter(Q(owner=user) | Q(host__owner=user), deleted_at__isnull=True)
     keys = list(owned.values_list("pk", flat=True))
     # First the hosts: a transaction that creates a share on one locks its row.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import uuid
 
-from endpoints.errors import EndpointInvalidError
 from identity import audit
+from identity.error_categories import InvalidFieldError
 from identity.models import Group, LinkedIdentity, User
 
 IDENTITY, GROUP = "identity", "group"
@@ -13,17 +13,17 @@ EVERYBODY = frozenset({"all_authenticated_users", "anonymous"})
 
 
 def known(principal_type: str, principal: str | None) -> uuid.UUID:
-    """The id of an existing user, linked identity or group. Raises EndpointInvalidError."""
+    """The id of an existing user, linked identity or group. Raises InvalidFieldError."""
     try:
         found = uuid.UUID(principal or "")
     except ValueError:
-        raise EndpointInvalidError("principal", "Expected the id of a user or of a group, a UUID.") from None
+        raise InvalidFieldError("principal", "Expected the id of a user or of a group, a UUID.") from None
     if principal_type == IDENTITY and User.objects.filter(pk__in=users_of(found), is_active=True).exists():
         return found
     if principal_type == GROUP and Group.objects.filter(pk=found).exists():
         return found
     what = "group" if principal_type == GROUP else "user"
-    raise EndpointInvalidError("principal", f"There is no {what} with this id.")
+    raise InvalidFieldError("principal", f"There is no {what} with this id.")
 
 
 def users_of(principal: uuid.UUID | None) -> list[uuid.UUID]:
@@ -34,7 +34,7 @@ def users_of(principal: uuid.UUID | None) -> list[uuid.UUID]:
 
 
 def record(what: audit.What, actor: User, principal_type: str, principal: uuid.UUID | None, facts: audit.Facts) -> None:
-    """Write a grant to this principal to the audit log. Raises TooManyActsError."""
+    """Write a grant to this principal to the audit log. Raises TOO_MANY_ACTS."""
     users = users_of(principal) if principal_type == IDENTITY else []
     user = User.objects.filter(pk__in=users).first()
     group = principal if principal_type == GROUP else ""

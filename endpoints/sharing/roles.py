@@ -10,18 +10,12 @@ import uuid
 from django.db import transaction
 
 from endpoints import registry
-from endpoints.errors import (
-    EndpointInvalidError,
-    NotPermittedError,
-    OwnerStaysError,
-    RoleExistsError,
-    RoleNotFoundError,
-    TooManyRolesError,
-)
+from endpoints.errors import OWNER_STAYS, ROLE_EXISTS, TOO_MANY_ROLES, NotPermittedError
 from endpoints.models import Endpoint, Role
 from endpoints.permissions import Permission, RoleName, may
 from identity.audit import What
 from identity.database_rows import unless_taken
+from identity.error_categories import InvalidFieldError, NotFoundError, RefusedError
 from identity.models import User
 
 from . import principals
@@ -41,10 +35,10 @@ def of_owner(endpoint: Endpoint) -> Role:
 
 
 def create(user: User, ref: str, principal_type: str, principal: str, role: str) -> Role:
-    """Raises the errors of `registry.resolve`, EndpointInvalidError, RoleExistsError, TooManyRolesError."""
+    """Raises the errors of `registry.resolve`, InvalidFieldError, ROLE_EXISTS, TOO_MANY_ROLES."""
     endpoint = registry.resolve(user, ref, Permission.APPOINT)
     if principal_type not in (principals.IDENTITY, principals.GROUP):
-        raise EndpointInvalidError("principal_type", "Expected identity or group.")
+        raise InvalidFieldError("principal_type", "Expected identity or group.")
     name = _name(role, endpoint)
     row = Role(
         endpoint=endpoint,
@@ -53,12 +47,12 @@ def create(user: User, ref: str, principal_type: str, principal: str, role: str)
         role=name,
     )
     if row.principal == endpoint.owner_id and name is RoleName.ADMINISTRATOR:
-        raise RoleExistsError(name)
+        raise RefusedError(ROLE_EXISTS, role=name)
     with transaction.atomic():
         registry.lock_existing(user, endpoint, Permission.APPOINT)
         if Role.objects.filter(endpoint=endpoint).count() >= MAX_ROLES:
-            raise TooManyRolesError(MAX_ROLES)
-        with unless_taken("role_once", RoleExistsError(row.role)):
+            raise RefusedError(TOO_MANY_ROLES, limit=MAX_ROLES)
+        with unless_taken("role_once", RefusedError(ROLE_EXISTS, role=row.role)):
             row.save(force_insert=True)
         _record(What.ROLE_GIVEN, user, row)
     return row
@@ -77,22 +71,22 @@ def of_endpoint(user: User, ref: str) -> list[Role]:
 
 
 def get(user: User, ref: str, role_id: str) -> Role:
-    """Raises the errors of `of_endpoint`, RoleNotFoundError."""
+    """Raises the errors of `of_endpoint`, NotFoundError."""
     for row in of_endpoint(user, ref):
         if str(row.pk) == role_id.lower():
             return row
-    raise RoleNotFoundError(role_id)
+    raise NotFoundError(role_id, "role")
 
 
 def delete(user: User, ref: str, role_id: str) -> None:
-    """Remove a role, or give up one's own. Raises the errors of `get`, OwnerStaysError."""
+    """Remove a role, or give up one's own. Raises the errors of `get`, OWNER_STAYS."""
     row = get(user, ref, role_id)
     if row.pk == of_owner(row.endpoint).pk:
-        raise OwnerStaysError(row.endpoint)
+        raise RefusedError(OWNER_STAYS)
     with transaction.atomic():
         deleted, _ = Role.objects.filter(pk=row.pk).delete()
         if not deleted:
-            raise RoleNotFoundError(role_id)
+            raise NotFoundError(role_id, "role")
         _record(What.ROLE_TAKEN_BACK, user, row)
 
 
@@ -111,7 +105,7 @@ def _name(text: str, endpoint: Endpoint) -> RoleName:
     try:
         name = RoleName(text)
     except ValueError:
-        raise EndpointInvalidError("role", f"Expected one of {', '.join(RoleName)}.") from None
+        raise InvalidFieldError("role", f"Expected one of {', '.join(RoleName)}.") from None
     if name is RoleName.ACCESS_MANAGER and endpoint.host_id is None:
-        raise EndpointInvalidError("role", "There are access rules to manage on shared endpoints only.")
+        raise InvalidFieldError("role", "There are access rules to manage on shared endpoints only.")
     return name

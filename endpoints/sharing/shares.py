@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from django.db import transaction
 
 from endpoints import paths, registry
-from endpoints.errors import EndpointInvalidError
 from endpoints.fields import checked_of_share
 from endpoints.models import Endpoint
 from endpoints.paths import BadPathError
 from endpoints.permissions import Permission, reachable
+from identity.error_categories import InvalidFieldError
 from identity.models import User
 
 MAX_PAGE = 1000
@@ -24,7 +24,7 @@ MAX_PAGE = 1000
 
 @dataclass(frozen=True, slots=True)
 class SharePage:
-    """A page of a list; next_token None: it is the last page."""
+    """A page of a list; next_token: None if it is the last page."""
 
     rows: list[Endpoint]
     next_token: str | None
@@ -37,7 +37,7 @@ def create(user: User, host_ref: str, host_path: str, fields: Mapping[str, objec
     """
     host = registry.resolve(user, host_ref, Permission.VIEW)
     if host.host_id is not None:
-        raise EndpointInvalidError("host_endpoint", "This is a shared endpoint itself; share from the one it lies on.")
+        raise InvalidFieldError("host_endpoint", "This is a shared endpoint itself; share from the one it lies on.")
     registry.require(user, Permission.SHARE, host)
     share = Endpoint(id=uuid.uuid4(), owner=user, host=host, host_path=_folder(host_path), default_directory="/")
     with transaction.atomic():
@@ -49,7 +49,7 @@ def create(user: User, host_ref: str, host_path: str, fields: Mapping[str, objec
 def of_host(user: User, host_ref: str, *, limit: int = MAX_PAGE, token: str | None = None) -> SharePage:
     """The shares on this endpoint, of all owners, in pages, for managers of the endpoint.
 
-    Raises the errors of `registry.resolve`, and EndpointInvalidError for an invalid token.
+    Raises the errors of `registry.resolve`, and InvalidFieldError for an invalid token.
     """
     host = registry.resolve(user, host_ref, Permission.OVERSEE)
     found = Endpoint.objects.filter(reachable(), host=host, deleted_at__isnull=True).order_by("id")
@@ -70,11 +70,11 @@ def _folder(text: str) -> str:
     try:
         return paths.folder(text)
     except BadPathError as error:
-        raise EndpointInvalidError("host_path", str(error)) from None
+        raise InvalidFieldError("host_path", str(error)) from None
 
 
 def _token(text: str) -> uuid.UUID:
     try:
         return uuid.UUID(text)
     except ValueError:
-        raise EndpointInvalidError("next_token", "This is not a valid page token.") from None
+        raise InvalidFieldError("next_token", "This is not a valid page token.") from None

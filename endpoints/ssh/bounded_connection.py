@@ -81,7 +81,7 @@ class BoundedConnection(asyncssh.SSHClientConnection):
         return found
 
     def _take(self, spend: Callable[[], None]) -> None:
-        """Raises FloodError."""
+        """Take messages from the budget, and put the server off if there is none left. Raises FloodError."""
         try:
             spend()
         except TooManyMessagesError as error:

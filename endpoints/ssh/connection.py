@@ -15,7 +15,7 @@ from typing import Literal, cast
 
 import asyncssh
 
-from endpoints.gridftp.connection import session_fault
+from endpoints.gridftp.connection import CONNECT_TIMEOUT, session_fault
 from endpoints.gridftp.faults import Fault, FaultError, FaultScope, Kind, make_fault
 from endpoints.gridftp.wire import fenced_socket as wires
 from endpoints.gridftp.wire.fenced_socket import FencedSocket
@@ -258,7 +258,8 @@ async def _open(
         connection = await open_connection(host, port, options, wait=wait, tunnel=tunnel)
         wire = wire_of(tunnel)
     else:
-        wire = await wires.connect(host, port)
+        async with asyncio.timeout(CONNECT_TIMEOUT):
+            wire = await wires.connect(host, port)
         try:
             connection = await open_connection(host, port, options, wait=wait, wire=wire)
         except BaseException:

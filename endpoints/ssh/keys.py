@@ -1,13 +1,4 @@
-"""Private ssh keys as users paste them: parse, check, decrypt once, and convert into one form.
-
-SshPrivateKeyError(reason) reason: a sentence for the user, without any part of key or passphrase
-    NotAKeyError           the text is no private key, or a damaged one
-    PassphraseNeededError  the key is encrypted, and no passphrase was given
-    WrongPassphraseError
-    UnsupportedKeyError    DSA, hardware-backed and other keys that are not supported
-    WeakSshKeyError        RSA below 2048 bits
-    SshUserNameError       the account name is not valid
-"""
+"""Private ssh keys as users paste them: parse, check, decrypt once, and convert into one form."""
 
 from __future__ import annotations
 
@@ -17,6 +8,7 @@ import re
 import struct
 import warnings
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
@@ -45,35 +37,33 @@ _PEM = re.compile(rf"-----BEGIN ((?:RSA |EC |DSA |ENCRYPTED )?PRIVATE KEY)-----{
 _CURVES = {"secp256r1": "nistp256", "secp384r1": "nistp384", "secp521r1": "nistp521"}
 
 
+class KeyFlaw(StrEnum):
+    """The problem in one word for programs, which is the last part of a code on the wire."""
+
+    #: The text is no private key, or a damaged one.
+    NOT_A_KEY = "NotAKey"
+    #: The key is encrypted, and no passphrase was given.
+    PASSPHRASE_NEEDED = "PassphraseNeeded"  # noqa: S105 - no secret
+    WRONG_PASSPHRASE = "WrongPassphrase"  # noqa: S105
+    #: DSA, hardware-backed and other keys.
+    UNSUPPORTED_KEY = "UnsupportedKey"
+    #: RSA below 2048 bits.
+    WEAK_SSH_KEY = "WeakSshKey"
+    #: The account name is not valid.
+    SSH_USER_NAME = "SshUserName"
+
+
 @dataclass(eq=False)
 class SshPrivateKeyError(Exception):
-    """The key cannot be used. `reason` is a sentence for the user."""
+    """The key cannot be used. `reason` is a sentence for the user, without any part of key or passphrase."""
 
+    flaw: KeyFlaw
     reason: str
 
 
-class NotAKeyError(SshPrivateKeyError):
-    pass
-
-
-class PassphraseNeededError(SshPrivateKeyError):
-    pass
-
-
-class WrongPassphraseError(SshPrivateKeyError):
-    pass
-
-
-class UnsupportedKeyError(SshPrivateKeyError):
-    pass
-
-
-class WeakSshKeyError(SshPrivateKeyError):
-    pass
-
-
 class SshUserNameError(SshPrivateKeyError):
-    pass
+    def __init__(self, reason: str) -> None:
+        super().__init__(KeyFlaw.SSH_USER_NAME, reason)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,16 +125,18 @@ def check_username(name: str) -> str:
 def _normalised(text: str) -> str:
     """The key alone, with the line ends that parsers expect: pasted text has other ones, and surrounding blanks."""
     if len(text) > MAX_TEXT:
-        raise NotAKeyError("This is far too long to be a private ssh key.")
+        raise SshPrivateKeyError(KeyFlaw.NOT_A_KEY, "This is far too long to be a private ssh key.")
     if "PuTTY-User-Key-File" in text:
-        raise UnsupportedKeyError("This is a PuTTY key; export it in OpenSSH's format (puttygen -O private-openssh).")
+        raise SshPrivateKeyError(
+            KeyFlaw.UNSUPPORTED_KEY, "This is a PuTTY key; export it in OpenSSH's format (puttygen -O private-openssh)."
+        )
     for form in (_OPENSSH, _PEM):
         if found := form.search(text):
             lines = (line.strip() for line in found[0].splitlines())
             return "\n".join(lines) + "\n"
     if "PUBLIC KEY" in text or text.lstrip().startswith(("ssh-", "ecdsa-")):
-        raise NotAKeyError("This is a public key; the private one is needed.")
-    raise NotAKeyError("This is not a private ssh key.")
+        raise SshPrivateKeyError(KeyFlaw.NOT_A_KEY, "This is a public key; the private one is needed.")
+    raise SshPrivateKeyError(KeyFlaw.NOT_A_KEY, "This is not a private ssh key.")
 
 
 def _load(text: str, passphrase: str | None) -> object:
@@ -154,7 +146,7 @@ def _load(text: str, passphrase: str | None) -> object:
     openssh = _OPENSSH.match(text)
     encrypted = _openssh_is_encrypted(openssh[1]) if openssh else _pem_is_encrypted(text)
     if encrypted and secret is None:
-        raise PassphraseNeededError("This key is encrypted: its passphrase is needed, once.")
+        raise SshPrivateKeyError(KeyFlaw.PASSPHRASE_NEEDED, "This key is encrypted: its passphrase is needed, once.")
     load = serialization.load_ssh_private_key if openssh else serialization.load_pem_private_key
     try:
         with warnings.catch_warnings():
@@ -162,11 +154,15 @@ def _load(text: str, passphrase: str | None) -> object:
             warnings.simplefilter("ignore", CryptographyDeprecationWarning)
             return open_key(load, data, secret if encrypted else None)
     except UnsupportedAlgorithm:
-        raise UnsupportedKeyError("Keys of this kind are not supported; ed25519, ECDSA and RSA are.") from None
+        raise SshPrivateKeyError(
+            KeyFlaw.UNSUPPORTED_KEY, "Keys of this kind are not supported; ed25519, ECDSA and RSA are."
+        ) from None
     except (ValueError, TypeError):
         if encrypted:
-            raise WrongPassphraseError("The passphrase does not open this key, or the key is damaged.") from None
-        raise NotAKeyError("This private key is damaged.") from None
+            raise SshPrivateKeyError(
+                KeyFlaw.WRONG_PASSPHRASE, "The passphrase does not open this key, or the key is damaged."
+            ) from None
+        raise SshPrivateKeyError(KeyFlaw.NOT_A_KEY, "This private key is damaged.") from None
 
 
 def _openssh_is_encrypted(body: str) -> bool:
@@ -174,16 +170,18 @@ def _openssh_is_encrypted(body: str) -> bool:
     try:
         data = base64.b64decode("".join(body.split()), validate=True)
         if not data.startswith(b"openssh-key-v1\0"):
-            raise NotAKeyError("This private key is damaged.")
+            raise SshPrivateKeyError(KeyFlaw.NOT_A_KEY, "This private key is damaged.")
         cipher, rest = _string(data[15:])
         derivation, rest = _string(rest)
         options, _ = _string(rest)
         if derivation == b"bcrypt":
             _, rounds = _string(options)
             if struct.unpack(">I", rounds[:4])[0] > MAX_BCRYPT_ROUNDS:
-                raise UnsupportedKeyError("Opening this key takes too long; encrypt it with fewer rounds.")
+                raise SshPrivateKeyError(
+                    KeyFlaw.UNSUPPORTED_KEY, "Opening this key takes too long; encrypt it with fewer rounds."
+                )
     except (ValueError, struct.error):
-        raise NotAKeyError("This private key is damaged.") from None
+        raise SshPrivateKeyError(KeyFlaw.NOT_A_KEY, "This private key is damaged.") from None
     return cipher != b"none"
 
 
@@ -202,21 +200,27 @@ def _pem_is_encrypted(text: str) -> bool:
     assert found is not None
     try:
         if costs_too_much("".join(found[2].split()).encode()):
-            raise UnsupportedKeyError("Opening this key takes too long; encrypt it anew, as ssh-keygen -p does.")
+            raise SshPrivateKeyError(
+                KeyFlaw.UNSUPPORTED_KEY, "Opening this key takes too long; encrypt it anew, as ssh-keygen -p does."
+            )
     except ValueError:
-        raise NotAKeyError("This private key is damaged.") from None
+        raise SshPrivateKeyError(KeyFlaw.NOT_A_KEY, "This private key is damaged.") from None
     return True
 
 
 def _checked(key: object) -> _AcceptedKey:
     if isinstance(key, rsa.RSAPrivateKey):
         if key.key_size < MIN_RSA_BITS:
-            raise WeakSshKeyError(f"RSA keys below {MIN_RSA_BITS} bits are too weak; this one has {key.key_size}.")
+            raise SshPrivateKeyError(
+                KeyFlaw.WEAK_SSH_KEY, f"RSA keys below {MIN_RSA_BITS} bits are too weak; this one has {key.key_size}."
+            )
         if key.key_size > MAX_RSA_BITS:
-            raise UnsupportedKeyError(f"RSA keys above {MAX_RSA_BITS} bits are not supported.")
+            raise SshPrivateKeyError(KeyFlaw.UNSUPPORTED_KEY, f"RSA keys above {MAX_RSA_BITS} bits are not supported.")
         return key
     if isinstance(key, ed25519.Ed25519PrivateKey):
         return key
     if isinstance(key, ec.EllipticCurvePrivateKey) and key.curve.name in _CURVES:
         return key
-    raise UnsupportedKeyError("Keys of this kind are not supported; ed25519, ECDSA (NIST curves) and RSA are.")
+    raise SshPrivateKeyError(
+        KeyFlaw.UNSUPPORTED_KEY, "Keys of this kind are not supported; ed25519, ECDSA (NIST curves) and RSA are."
+    )

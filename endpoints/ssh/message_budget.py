@@ -102,7 +102,7 @@ class MessageBudget:
         self.spend(1 if self._at is None else KEY_EXCHANGE)
 
     def spend(self, messages: int) -> None:
-        """Raises TooManyMessagesError."""
+        """Count messages of the server. Raises TooManyMessagesError."""
         if self._at is not None:
             now = self._clock()
             self._left = min(float(SPARE_MESSAGES), self._left + (now - self._at) * MESSAGES_PER_SECOND)

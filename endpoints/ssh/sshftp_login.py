@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from endpoints.gridftp.connection import CONNECT_TIMEOUT, ControlConnection, session_fault
+from endpoints.gridftp.connection import CONNECT_TIMEOUT, ControlConnection, LateLoginError, session_fault
 from endpoints.gridftp.control import Lost
 from endpoints.gridftp.faults import Fault, FaultError, FaultScope, Kind, make_fault
 from endpoints.gridftp.wire.fenced_socket import FencedSocket, connect
@@ -193,7 +193,7 @@ async def bounded_login(username: str, timeout: float) -> AsyncIterator[None]:
     except SshUserNameError as error:
         raise FaultError(make_fault(Kind.AUTH, error.reason)) from None
     except TimeoutError:
-        raise FaultError(session_fault(Kind.TIMEOUT, f"no ssh login within {timeout:g} s")) from None
+        raise LateLoginError(f"no ssh login within {timeout:g} s", unanswered=False) from None
 
 
 def known_families(host_key: str) -> list[str]:
@@ -217,8 +217,9 @@ def forget_family(host_key: str) -> None:
 async def connect_socket(host: str, port: int) -> FencedSocket:
     """Connect to an address, not to a name. Raises FaultError."""
     try:
-        connected = await connect(host, port)
-    except OSError as error:
+        async with asyncio.timeout(CONNECT_TIMEOUT):
+            connected = await connect(host, port)
+    except OSError as error:  # TimeoutError too
         raise FaultError(session_fault(Kind.CONNECT_FAILED, error_text(error), FaultScope.ENDPOINT)) from None
     connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

@@ -19,6 +19,7 @@ from __future__ import annotations
 import re
 
 from identity.error_categories import Category, GivenReasonError, NotFoundError, ReasonError
+from identity.gsi.printable import translatable as _
 
 _CODE = re.compile(r"[a-z_]{1,64}")
 
@@ -45,32 +46,32 @@ class ProviderRefusedError(GivenReasonError, FederationError):
     category = Category.PERMISSION_DENIED
 
     def __init__(self, code: object) -> None:
-        self.code = code if isinstance(code, str) and _CODE.fullmatch(code) else "unknown"
+        refusal = code if isinstance(code, str) and _CODE.fullmatch(code) else "unknown"
         super().__init__(
-            "You did not allow it, or your provider refused it."
-            if self.code == "access_denied"
-            else f"The provider refuses ({self.code})."
+            _("You did not allow it, or your provider refused it.")
+            if refusal == "access_denied"
+            else f"The provider refuses ({refusal})."
         )
 
 
 class SignInNotBegunError(FederationError):
     category = Category.INVALID
-    reason = "This sign-in was not begun in this browser, was used already, or took too long. Try again."
+    reason = _("This sign-in was not begun in this browser, was used already, or took too long. Try again.")
 
 
 class ServiceBusyError(FederationError):
     category = Category.TOO_MANY_REQUESTS
-    reason = "The service is busy or restarts. Try again in a moment."
+    reason = _("The service is busy or restarts. Try again in a moment.")
 
 
 class PassphraseRefusedError(FederationError):
     category = Category.INVALID
-    reason = "The MyProxy server did not accept this user name and this passphrase."
+    reason = _("The MyProxy server did not accept this user name and this passphrase.")
 
 
 class UserNameRefusedError(FederationError):
     category = Category.INVALID
-    reason = "A user name for this sign-in has small letters, digits, '.', '_', '-', '+' and '@' only."
+    reason = _("A user name for this sign-in has small letters, digits, '.', '_', '-', '+' and '@' only.")
 
 
 class ProofRefusedError(GivenReasonError, FederationError):
@@ -79,9 +80,9 @@ class ProofRefusedError(GivenReasonError, FederationError):
 
 class NotFreshError(FederationError):
     category = Category.PERMISSION_DENIED
-    reason = "Your provider did not ask you to sign in again. Sign out there first, or use another way."
+    reason = _("Your provider did not ask you to sign in again. Sign out there first, or use another way.")
 
 
 class FreshnessUnknownError(FederationError):
     category = Category.PERMISSION_DENIED
-    reason = "Your provider does not say when you signed in there, and this needs to know. Use another way."
+    reason = _("Your provider does not say when you signed in there, and this needs to know. Use another way.")

@@ -29,7 +29,10 @@ class Fresh(StrEnum):
 
     @classmethod
     def read(cls, text: str | None) -> Fresh:
-        """The demand in a request; what is none demands nothing: demands are checked where they are made."""
+        """Parse the demand of a request; unknown text is `ANY`.
+
+        A user who removes a demand from an address gains nothing: who demanded a new sign-in checks its time again.
+        """
         return cls(text) if text in set(cls) else cls.ANY
 
 

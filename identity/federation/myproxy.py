@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
+from identity.gsi.printable import translatable as _
 from identity.gsi.trust import TrustFolder
 from identity.hidden import Secret
 from identity.issuers import myproxy
@@ -140,9 +141,9 @@ def prove(
     except (LogonRefusedError, MyProxyInputError):
         failure = PassphraseRefusedError()
     except MyProxyUnreachableError:
-        failure = ProviderUnreachableError("The MyProxy server cannot be reached. Try again later.")
+        failure = ProviderUnreachableError(_("The MyProxy server cannot be reached. Try again later."))
     except MyProxyTimeoutError:
-        failure = ProviderUnreachableError("The MyProxy server did not answer in time. Try again later.")
+        failure = ProviderUnreachableError(_("The MyProxy server did not answer in time. Try again later."))
     except MyProxyError:
-        failure = ProviderAnswerError("The MyProxy server, or what it gave, is not trusted here.")
+        failure = ProviderAnswerError(_("The MyProxy server, or what it gave, is not trusted here."))
     raise failure

@@ -1,10 +1,13 @@
 """Whether a chain of certificates leads to an authority that we trust (RFC 5280 section 6, RFC 3820 section 4).
 
 The certificates of users and of GridFTP servers are judged here: `verify`.
+
+`names_allowed` checks the names that an authority permits below it (RFC 5280 section 4.2.1.10).
 """
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -16,30 +19,8 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
 from cryptography.x509.oid import ExtensionOID, NameOID
 
-from . import name_constraints
 from .distinguished_names import Canonical, canonical, slash_name, spellings
-from .errors import (
-    BadProxyError,
-    BadSignatureError,
-    CredentialError,
-    ExpiredError,
-    LegacyProxyError,
-    LimitedProxyError,
-    NameConstraintError,
-    NotAnAuthorityError,
-    NotAnEndEntityError,
-    NotYetValidError,
-    OverlongProxyError,
-    PathTooLongError,
-    RevokedError,
-    SelfSignedError,
-    SigningPolicyError,
-    StaleRevocationListError,
-    UnknownAuthorityError,
-    UnknownExtensionError,
-    UnreadableCertificateError,
-    WeakSignatureError,
-)
+from .errors import CredentialError, Flaw, RevokedError, StaleRevocationListError, UntrustedError
 from .name_spelling import modern
 from .signing_policy import matches
 from .x509 import (
@@ -106,9 +87,9 @@ class CertificatePath:
 def verify(chain: Sequence[Certificate], anchors: TrustAnchors, *, now: datetime) -> Certificate:
     """Check a chain (leaf first); return its end entity, below which are proxies only. Raises UntrustedError."""
     if not chain:
-        raise UnreadableCertificateError("No certificate was given.")
+        raise UntrustedError("No certificate was given.", Flaw.UNREADABLE_CERTIFICATE)
     if len(chain) > MAX_CERTIFICATES:
-        raise PathTooLongError(f"The chain has more than {MAX_CERTIFICATES} certificates.")
+        raise UntrustedError(f"The chain has more than {MAX_CERTIFICATES} certificates.", Flaw.PATH_TOO_LONG)
     try:
         path = _find(chain, anchors)
         _check_times(path, now)
@@ -118,7 +99,7 @@ def verify(chain: Sequence[Certificate], anchors: TrustAnchors, *, now: datetime
         _check_proxies(path)
     except UNREADABLE:
         # cryptography parses lazily, and raises these for malformed content.
-        raise UnreadableCertificateError("A certificate of the chain cannot be read.") from None
+        raise UntrustedError("A certificate of the chain cannot be read.", Flaw.UNREADABLE_CERTIFICATE) from None
     return path.end_entity
 
 
@@ -142,7 +123,7 @@ def _find(chain: Sequence[Certificate], anchors: TrustAnchors) -> CertificatePat
         elif _is_self_issued(here):
             return _ended(tuple(path), proxies, anchors)
         if len(path) > MAX_CERTIFICATES:
-            raise PathTooLongError(f"The chain has more than {MAX_CERTIFICATES} certificates.")
+            raise UntrustedError(f"The chain has more than {MAX_CERTIFICATES} certificates.", Flaw.PATH_TOO_LONG)
         issuer = _issuer(here, rest, anchors, from_folder=proxies != len(path))
         if issuer in rest:
             rest.remove(issuer)
@@ -155,7 +136,7 @@ def _ended(path: tuple[Certificate, ...], proxies: int, anchors: TrustAnchors) -
         _check_strength(root)
         return CertificatePath(path, proxies)
     if len(path) == proxies + 1:
-        raise SelfSignedError(f"The {_title(root)} is self-signed, not signed by an authority.")
+        raise UntrustedError(f"The {_title(root)} is self-signed, not signed by an authority.", Flaw.SELF_SIGNED)
     raise _unknown(root.subject)
 
 
@@ -163,12 +144,14 @@ def _issuer(
     here: Certificate, given: Sequence[Certificate], anchors: TrustAnchors, *, from_folder: bool
 ) -> Certificate:
     if is_legacy_proxy(here):
-        raise LegacyProxyError(f"The {_title(here)} is a proxy from before RFC 3820; make an RFC 3820 proxy.")
+        raise UntrustedError(
+            f"The {_title(here)} is a proxy from before RFC 3820; make an RFC 3820 proxy.", Flaw.LEGACY_PROXY
+        )
     name = canonical(here.issuer)
     candidates = list(anchors.authorities(name)) if from_folder else []
     candidates += [one for one in given if canonical(one.subject) == name and one not in candidates]
     if not candidates and not from_folder:
-        raise BadProxyError("The certificate that the proxy was made from is missing in the chain.")
+        raise UntrustedError("The certificate that the proxy was made from is missing in the chain.", Flaw.BAD_PROXY)
     if not candidates:
         raise _unknown(here.issuer)
     _check_strength(here, signed=True)
@@ -176,12 +159,14 @@ def _issuer(
         _check_strength(candidate)
         if _is_signed_by(here, candidate):
             return candidate
-    raise BadSignatureError(f'The {_title(here)} is not signed by "{slash_name(here.issuer)}".')
+    raise UntrustedError(f'The {_title(here)} is not signed by "{slash_name(here.issuer)}".', Flaw.BAD_SIGNATURE)
 
 
-def _unknown(authority: x509.Name) -> UnknownAuthorityError:
+def _unknown(authority: x509.Name) -> UntrustedError:
     name = slash_name(authority)
-    return UnknownAuthorityError(f'The authority "{name}" is not trusted here; this service\'s operator can add it.')
+    return UntrustedError(
+        f'The authority "{name}" is not trusted here; this service\'s operator can add it.', Flaw.UNKNOWN_AUTHORITY
+    )
 
 
 def _is_self_issued(certificate: Certificate) -> bool:
@@ -193,9 +178,9 @@ def _check_strength(certificate: Certificate, *, signed: bool = False) -> None:
     try:
         check_key(certificate.public_key())
     except CredentialError as error:
-        raise WeakSignatureError(f"The {_title(certificate)} has a weak key. {error.reason}") from None
+        raise UntrustedError(f"The {_title(certificate)} has a weak key. {error.reason}", Flaw.WEAK_SIGNATURE) from None
     if signed and not isinstance(_digest(certificate), _DIGESTS):
-        raise WeakSignatureError(f"The {_title(certificate)} is signed with an unsafe algorithm.")
+        raise UntrustedError(f"The {_title(certificate)} is signed with an unsafe algorithm.", Flaw.WEAK_SIGNATURE)
 
 
 def _digest(signed: Certificate | x509.CertificateRevocationList) -> hashes.HashAlgorithm | None:
@@ -227,17 +212,19 @@ def _check_extensions(certificate: Certificate) -> None:
     for one in certificate.extensions:
         if one.critical and one.oid not in _KNOWN:
             oid = one.oid.dotted_string
-            raise UnknownExtensionError(f"The {_title(certificate)} has an unknown critical extension, {oid}.")
+            raise UntrustedError(
+                f"The {_title(certificate)} has an unknown critical extension, {oid}.", Flaw.UNKNOWN_EXTENSION
+            )
 
 
 def _check_times(path: CertificatePath, now: datetime) -> None:
     for certificate in reversed(path.certificates):
         if now > certificate.not_valid_after_utc:
             ended = f"{certificate.not_valid_after_utc:%Y-%m-%d %H:%M:%S} UTC"
-            raise ExpiredError(f"The {_title(certificate)} expired on {ended}.")
+            raise UntrustedError(f"The {_title(certificate)} expired on {ended}.", Flaw.EXPIRED)
         if now < certificate.not_valid_before_utc:
             begins = f"{certificate.not_valid_before_utc:%Y-%m-%d %H:%M:%S} UTC"
-            raise NotYetValidError(f"The {_title(certificate)} is not valid before {begins}.")
+            raise UntrustedError(f"The {_title(certificate)} is not valid before {begins}.", Flaw.NOT_YET_VALID)
 
 
 # --- authorities ----------------------------------------------------------------------------------------------------
@@ -251,11 +238,13 @@ def _check_authorities(path: CertificatePath) -> None:
         is_old_root = certificate.version is x509.Version.v1 and _is_self_issued(certificate)
         usage = extension(certificate, x509.KeyUsage)
         if (constraints is None and not is_old_root) or (constraints is not None and not constraints.ca):
-            raise NotAnAuthorityError(f"The {_title(certificate)} is not that of an authority.")
+            raise UntrustedError(f"The {_title(certificate)} is not that of an authority.", Flaw.NOT_AN_AUTHORITY)
         if usage is not None and not usage.key_cert_sign:
-            raise NotAnAuthorityError(f"The {_title(certificate)} may not be used to sign certificates.")
+            raise UntrustedError(
+                f"The {_title(certificate)} may not be used to sign certificates.", Flaw.NOT_AN_AUTHORITY
+            )
         if constraints is not None and constraints.path_length is not None and below > constraints.path_length:
-            raise PathTooLongError(f"The {_title(certificate)} allows fewer authorities below it.")
+            raise UntrustedError(f"The {_title(certificate)} allows fewer authorities below it.", Flaw.PATH_TOO_LONG)
         below += not _is_self_issued(certificate)
 
 
@@ -274,19 +263,21 @@ def _check_policy(certificate: Certificate, issuer: Certificate, anchors: TrustA
     patterns = anchors.patterns(issuer)
     authority = slash_name(issuer.subject)
     if patterns is None:
-        raise SigningPolicyError(f'There is no signing policy for the authority "{authority}" here.')
+        raise UntrustedError(f'There is no signing policy for the authority "{authority}" here.', Flaw.SIGNING_POLICY)
     names = {modern(name) for name in spellings(certificate.subject)}
     if not any(matches(pattern, name) for pattern in patterns for name in names):
-        raise SigningPolicyError(f'The authority "{authority}" may not sign the {_title(certificate)}.')
+        raise UntrustedError(
+            f'The authority "{authority}" may not sign the {_title(certificate)}.', Flaw.SIGNING_POLICY
+        )
 
 
 def _check_constraints(certificate: Certificate, authorities: Sequence[Certificate]) -> None:
     for authority in authorities:
         constraints = extension(authority, x509.NameConstraints)
-        if constraints is not None and not name_constraints.allow(constraints, certificate):
+        if constraints is not None and not names_allowed(constraints, certificate):
             name = slash_name(authority.subject)
-            raise NameConstraintError(
-                f'The names in the {_title(certificate)} are not those that "{name}" may certify.'
+            raise UntrustedError(
+                f'The names in the {_title(certificate)} are not those that "{name}" may certify.', Flaw.NAME_CONSTRAINT
             )
 
 
@@ -323,7 +314,9 @@ def _check_end_entity(path: CertificatePath) -> None:
     certificate = path.end_entity
     constraints = extension(certificate, x509.BasicConstraints)
     if constraints is not None and constraints.ca:
-        raise NotAnEndEntityError(f"The {_title(certificate)} is that of an authority, not of a person or host.")
+        raise UntrustedError(
+            f"The {_title(certificate)} is that of an authority, not of a person or host.", Flaw.NOT_AN_END_ENTITY
+        )
     _check_signs(certificate)
 
 
@@ -331,7 +324,7 @@ def _check_signs(certificate: Certificate) -> None:
     """The key must be allowed to sign: a TLS login and a proxy need it (for proxies RFC 3820 section 3.1)."""
     usage = extension(certificate, x509.KeyUsage)
     if usage is not None and not usage.digital_signature:
-        raise NotAnEndEntityError(f"The {_title(certificate)} may not be used for signatures.")
+        raise UntrustedError(f"The {_title(certificate)} may not be used for signatures.", Flaw.NOT_AN_END_ENTITY)
 
 
 def _check_proxies(path: CertificatePath) -> None:
@@ -343,25 +336,31 @@ def _check_proxies(path: CertificatePath) -> None:
         assert info is not None
         _check_proxy_form(proxy, issuer, info)
         if info.path_length is not None and at > info.path_length:
-            raise PathTooLongError(f"The {_title(proxy)} allows fewer proxies below it.")
+            raise UntrustedError(f"The {_title(proxy)} allows fewer proxies below it.", Flaw.PATH_TOO_LONG)
         if limited and info.policy != LIMITED:
-            raise LimitedProxyError(f"The {_title(proxy)} is a full proxy made from a limited one.")
+            raise UntrustedError(f"The {_title(proxy)} is a full proxy made from a limited one.", Flaw.LIMITED_PROXY)
         if proxy.not_valid_after_utc > issuer.not_valid_after_utc:
-            raise OverlongProxyError(f"The {_title(proxy)} outlives the certificate that it was made from.")
+            raise UntrustedError(
+                f"The {_title(proxy)} outlives the certificate that it was made from.", Flaw.OVERLONG_PROXY
+            )
         limited = info.policy == LIMITED
 
 
 def _check_proxy_form(proxy: Certificate, issuer: Certificate, info: ProxyInfo) -> None:
     if not _extends_name(proxy, issuer):
-        raise BadProxyError(f"The {_title(proxy)} is a proxy with the wrong name.")
+        raise UntrustedError(f"The {_title(proxy)} is a proxy with the wrong name.", Flaw.BAD_PROXY)
     if not info.critical:
-        raise BadProxyError(f"The {_title(proxy)} is a proxy whose proxyCertInfo is not critical (RFC 3820, 3.8).")
+        raise UntrustedError(
+            f"The {_title(proxy)} is a proxy whose proxyCertInfo is not critical (RFC 3820, 3.8).", Flaw.BAD_PROXY
+        )
     if info.policy not in (INHERIT_ALL, LIMITED) or info.has_rules:
-        raise BadProxyError(f"The {_title(proxy)} is a proxy with a policy ({info.policy}) that is not accepted.")
+        raise UntrustedError(
+            f"The {_title(proxy)} is a proxy with a policy ({info.policy}) that is not accepted.", Flaw.BAD_PROXY
+        )
     if _has_authority(proxy):
-        raise BadProxyError(f"The {_title(proxy)} is a proxy with the rights of an authority.")
+        raise UntrustedError(f"The {_title(proxy)} is a proxy with the rights of an authority.", Flaw.BAD_PROXY)
     if any(extension(proxy, kind) for kind in (x509.SubjectAlternativeName, x509.IssuerAlternativeName)):
-        raise BadProxyError(f"The {_title(proxy)} is a proxy with alternative names.")
+        raise UntrustedError(f"The {_title(proxy)} is a proxy with alternative names.", Flaw.BAD_PROXY)
     _check_signs(proxy)
 
 
@@ -377,3 +376,64 @@ def _has_authority(proxy: Certificate) -> bool:
     """Whether the proxy claims that it may issue certificates as an authority."""
     constraints, usage = extension(proxy, x509.BasicConstraints), extension(proxy, x509.KeyUsage)
     return bool(constraints and constraints.ca) or bool(usage and usage.key_cert_sign)
+
+
+#: Supported kinds of names. A constraint on another kind refuses every certificate with such a name.
+_JUDGED = (x509.DirectoryName, x509.DNSName, x509.RFC822Name, x509.IPAddress)
+
+
+def names_allowed(constraints: x509.NameConstraints, certificate: x509.Certificate) -> bool:
+    """Whether each name in the certificate lies in a permitted subtree of its kind, where there are any, and in no
+    excluded one."""
+    permitted, excluded = constraints.permitted_subtrees or (), constraints.excluded_subtrees or ()
+    return all(_is_allowed(name, permitted, excluded) for name in _names_of(certificate))
+
+
+def _names_of(certificate: x509.Certificate) -> list[x509.GeneralName]:
+    names: list[x509.GeneralName] = [x509.DirectoryName(certificate.subject)] if certificate.subject.rdns else []
+    for attribute in certificate.subject.get_attributes_for_oid(NameOID.EMAIL_ADDRESS):
+        names.append(x509.RFC822Name(str(attribute.value)))
+    alternatives = extension(certificate, x509.SubjectAlternativeName)
+    if alternatives is not None:
+        return names + list(alternatives)
+    # The host name of certificates without alternative names; check_host still reads it.
+    for attribute in certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME):
+        name = str(attribute.value).rpartition("/")[2]
+        if name.isascii() and "." in name and " " not in name:
+            names.append(x509.DNSName(name))
+    return names
+
+
+def _is_allowed(
+    name: x509.GeneralName, permitted: Sequence[x509.GeneralName], excluded: Sequence[x509.GeneralName]
+) -> bool:
+    wanted = [tree for tree in permitted if type(tree) is type(name)]
+    barred = [tree for tree in excluded if type(tree) is type(name)]
+    if not wanted and not barred:
+        return True
+    if not isinstance(name, _JUDGED):
+        return False
+    return (not wanted or any(_lies_in(name, tree) for tree in wanted)) and not any(
+        _lies_in(name, tree) for tree in barred
+    )
+
+
+def _lies_in(name: x509.GeneralName, tree: x509.GeneralName) -> bool:
+    if isinstance(name, x509.DirectoryName) and isinstance(tree, x509.DirectoryName):
+        above = canonical(tree.value)
+        return canonical(name.value)[: len(above)] == above
+    if isinstance(name, x509.IPAddress) and isinstance(tree, x509.IPAddress):
+        network = tree.value
+        return isinstance(network, ipaddress.IPv4Network | ipaddress.IPv6Network) and name.value in network
+    ours, theirs = str(name.value).lower(), str(tree.value).lower()
+    if isinstance(name, x509.RFC822Name):
+        return _mailbox_lies_in(ours, theirs)
+    return not theirs or ours == theirs or ours.endswith("." + theirs.removeprefix("."))
+
+
+def _mailbox_lies_in(mailbox: str, tree: str) -> bool:
+    """A tree is one mailbox, all mailboxes of a host, or of a domain's hosts (RFC 5280 section 4.2.1.10)."""
+    if "@" in tree:
+        return mailbox == tree
+    host = mailbox.rpartition("@")[2]
+    return host == tree or (tree.startswith(".") and host.endswith(tree))

@@ -1,169 +1,113 @@
-"""The errors of this package.
-
-    CredentialError                a credential cannot be used
-    ├── MalformedCredentialError   no PEM, no certificate or no key in it, or one that is unreadable or cut short
-    ├── CredentialTooBigError      more text, or more certificates, than any credential has
-    ├── PassphraseError            the key is encrypted, and the passphrase is missing or wrong
-    ├── KeyMismatchError           the key belongs to none of the certificates
-    ├── WeakKeyError               a key that is too short, or of a kind that GSI does not know
-    ├── IncompleteChainError       a proxy without its issuer's certificate
-    ├── LegacyCredentialError      a proxy from before RFC 3820
-    └── ProxyNotPossibleError      no proxy can be made from this credential
-
-    UntrustedError                 a chain of certificates is not accepted
-    ├── ExpiredError, NotYetValidError
-    ├── SelfSignedError            an end entity certificate signed with its own key
-    ├── UnknownAuthorityError      the issuer is not in the folder of authorities
-    ├── BadSignatureError          the signature is not that of the issuer
-    ├── WeakSignatureError         MD5, SHA-1, or a key that is too short or of an unusual kind
-    ├── RevokedError, StaleRevocationListError
-    ├── SigningPolicyError         the authority may not sign this name, or has no signing policy
-    ├── NameConstraintError        the authority's own certificate does not allow this name
-    ├── NotAnAuthorityError        the issuer's certificate may not sign certificates
-    ├── NotAnEndEntityError        the certificate of an authority in place of that of a person or host
-    ├── PathTooLongError           more authorities or proxies than allowed, or too many certificates
-    ├── UnknownExtensionError      an unknown critical extension
-    ├── UnreadableCertificateError
-    ├── BadProxyError              a proxy that breaks RFC 3820
-    │   ├── LegacyProxyError       a proxy from before RFC 3820
-    │   ├── LimitedProxyError      a full proxy below a limited one, or a limited one where none is accepted
-    │   └── OverlongProxyError     a proxy that expires after its issuer's certificate
-    ├── HostMismatchError          the certificate of another host
-    └── NoAuthoritiesError         the folder of authorities is missing
-
-The reasons are sentences for users. None contains a part of a credential.
-"""
+"""The errors of this package. `reason` is a sentence for users that has no part of a credential, `flaw` a word."""
 
 from __future__ import annotations
 
+from enum import StrEnum
+
+
+class Flaw(StrEnum):
+    """The problem in one word for programs, which is the last part of a code on the wire."""
+
+    # ---- of a credential
+    #: No PEM, no certificate or no key in it, or one that is unreadable or cut short.
+    MALFORMED_CREDENTIAL = "MalformedCredential"
+    #: More text, or more certificates, than any credential has.
+    CREDENTIAL_TOO_BIG = "CredentialTooBig"
+    #: The key is encrypted, and the passphrase is missing or wrong.
+    PASSPHRASE = "Passphrase"  # noqa: S105 - no secret
+    #: The key belongs to none of the certificates.
+    KEY_MISMATCH = "KeyMismatch"
+    #: The key is too short, or of a kind that GSI does not know.
+    WEAK_KEY = "WeakKey"
+    #: A proxy without its issuer's certificate.
+    INCOMPLETE_CHAIN = "IncompleteChain"
+    #: A proxy from before RFC 3820.
+    LEGACY_CREDENTIAL = "LegacyCredential"
+    #: No proxy can be made from this credential.
+    PROXY_NOT_POSSIBLE = "ProxyNotPossible"
+
+    # ---- of a chain of certificates
+    UNTRUSTED = "Untrusted"
+    EXPIRED = "Expired"
+    NOT_YET_VALID = "NotYetValid"
+    #: An end entity certificate signed with its own key.
+    SELF_SIGNED = "SelfSigned"
+    #: The issuer is not in the folder of authorities.
+    UNKNOWN_AUTHORITY = "UnknownAuthority"
+    #: The signature is not that of the issuer.
+    BAD_SIGNATURE = "BadSignature"
+    #: MD5, SHA-1, or a key that is too short or of an unusual kind.
+    WEAK_SIGNATURE = "WeakSignature"
+    REVOKED = "Revoked"
+    STALE_REVOCATION_LIST = "StaleRevocationList"
+    #: The authority may not sign this name, or has no signing policy.
+    SIGNING_POLICY = "SigningPolicy"
+    #: The authority's own certificate does not allow this name.
+    NAME_CONSTRAINT = "NameConstraint"
+    #: The issuer's certificate may not sign certificates.
+    NOT_AN_AUTHORITY = "NotAnAuthority"
+    #: The certificate of an authority in place of that of a person or host.
+    NOT_AN_END_ENTITY = "NotAnEndEntity"
+    #: More authorities or proxies than allowed, or too many certificates.
+    PATH_TOO_LONG = "PathTooLong"
+    #: An unknown critical extension.
+    UNKNOWN_EXTENSION = "UnknownExtension"
+    UNREADABLE_CERTIFICATE = "UnreadableCertificate"
+    #: A proxy that breaks RFC 3820.
+    BAD_PROXY = "BadProxy"
+    #: A proxy from before RFC 3820.
+    LEGACY_PROXY = "LegacyProxy"
+    #: A full proxy below a limited one, or a limited one where none is accepted.
+    LIMITED_PROXY = "LimitedProxy"
+    #: A proxy that expires after its issuer's certificate.
+    OVERLONG_PROXY = "OverlongProxy"
+    #: The certificate of another host.
+    HOST_MISMATCH = "HostMismatch"
+    #: The folder of authorities is missing.
+    NO_AUTHORITIES = "NoAuthorities"
+
 
 class CredentialError(Exception):
-    """A credential that cannot be used; `reason` is a sentence that is safe to show."""
+    """A credential that cannot be used."""
 
-    def __init__(self, reason: str) -> None:
+    flaw = Flaw.MALFORMED_CREDENTIAL
+
+    def __init__(self, reason: str, flaw: Flaw | None = None) -> None:
         super().__init__(reason)
         self.reason = reason
-
-
-class MalformedCredentialError(CredentialError):
-    pass
-
-
-class CredentialTooBigError(CredentialError):
-    pass
+        self.flaw = flaw or self.flaw
 
 
 class PassphraseError(CredentialError):
-    pass
+    flaw = Flaw.PASSPHRASE
 
 
 class KeyMismatchError(CredentialError):
-    pass
-
-
-class WeakKeyError(CredentialError):
-    pass
-
-
-class IncompleteChainError(CredentialError):
-    pass
-
-
-class LegacyCredentialError(CredentialError):
-    pass
-
-
-class ProxyNotPossibleError(CredentialError):
-    pass
+    flaw = Flaw.KEY_MISMATCH
 
 
 class UntrustedError(Exception):
-    """A certificate that is not accepted; `reason` is a sentence that is safe to show."""
+    """A certificate that is not accepted."""
 
-    def __init__(self, reason: str) -> None:
+    flaw = Flaw.UNTRUSTED
+
+    def __init__(self, reason: str, flaw: Flaw | None = None) -> None:
         super().__init__(reason)
         self.reason = reason
-
-
-class ExpiredError(UntrustedError):
-    pass
-
-
-class NotYetValidError(UntrustedError):
-    pass
-
-
-class SelfSignedError(UntrustedError):
-    pass
-
-
-class UnknownAuthorityError(UntrustedError):
-    pass
-
-
-class BadSignatureError(UntrustedError):
-    pass
-
-
-class WeakSignatureError(UntrustedError):
-    pass
+        self.flaw = flaw or self.flaw
 
 
 class RevokedError(UntrustedError):
-    pass
+    flaw = Flaw.REVOKED
 
 
 class StaleRevocationListError(UntrustedError):
-    pass
-
-
-class SigningPolicyError(UntrustedError):
-    pass
-
-
-class NameConstraintError(UntrustedError):
-    pass
-
-
-class NotAnAuthorityError(UntrustedError):
-    pass
-
-
-class NotAnEndEntityError(UntrustedError):
-    pass
-
-
-class PathTooLongError(UntrustedError):
-    pass
-
-
-class UnknownExtensionError(UntrustedError):
-    pass
-
-
-class UnreadableCertificateError(UntrustedError):
-    pass
-
-
-class BadProxyError(UntrustedError):
-    pass
-
-
-class LegacyProxyError(BadProxyError):
-    pass
-
-
-class LimitedProxyError(BadProxyError):
-    pass
-
-
-class OverlongProxyError(BadProxyError):
-    pass
+    flaw = Flaw.STALE_REVOCATION_LIST
 
 
 class HostMismatchError(UntrustedError):
-    pass
+    flaw = Flaw.HOST_MISMATCH
 
 
 class NoAuthoritiesError(UntrustedError):
-    pass
+    flaw = Flaw.NO_AUTHORITIES

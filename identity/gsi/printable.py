@@ -79,3 +79,8 @@ def error_text(error: BaseException) -> str:
     if isinstance(error, OSError) and type(error).__module__ == "builtins" and isinstance(number, int) and number > 0:
         return os.strerror(number)
     return _LITERAL.sub(r'"\1"', readable(str(error))) or type(error).__name__
+
+
+def translatable(sentence: str) -> str:
+    """Mark a sentence for translation. Django's gettext_noop reads the settings, which may not be loaded yet."""
+    return sentence

@@ -10,7 +10,8 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import NameOID
 
-from .errors import ProxyNotPossibleError
+from identity.gsi.errors import CredentialError, Flaw
+
 from .x509 import PROXY_CERT_INFO, X509Credential, check_key, extension, proxy_info
 
 #: The start of a proxy's validity lies so far in the past, as with the toolkit, because clocks differ.
@@ -42,14 +43,14 @@ def sign_proxy(
     limited: bool = False,
     now: datetime,
 ) -> x509.Certificate:
-    """A proxy of `issuer` for this key; it never outlives its issuer. Raises WeakKeyError, ProxyNotPossibleError.
+    """A proxy of `issuer` for this key; it never outlives its issuer. Raises CredentialError, CredentialError.
 
     A proxy of a limited proxy is limited too (the toolkit refuses anything else).
     """
     check_key(public_key)
     ends = min(now + lifetime, issuer.expires_at)
     if ends <= now:
-        raise ProxyNotPossibleError("The credential has expired: no proxy can be made from it.")
+        raise CredentialError("The credential has expired: no proxy can be made from it.", Flaw.PROXY_NOT_POSSIBLE)
     _check_path(issuer)
     serial = secrets.randbits(62) + 1
     name = x509.NameAttribute(NameOID.COMMON_NAME, str(serial))
@@ -71,7 +72,7 @@ def sign_proxy(
 
 
 def make_proxy(issuer: X509Credential, *, lifetime: timedelta, limited: bool = False, now: datetime) -> X509Credential:
-    """A proxy of `issuer` with a new key. Raises ProxyNotPossibleError."""
+    """A proxy of `issuer` with a new key. Raises CredentialError."""
     key = new_key()
     proxy = sign_proxy(issuer, key.public_key(), lifetime=lifetime, limited=limited, now=now)
     return X509Credential(proxy, key, (issuer.certificate, *issuer.chain))
@@ -81,14 +82,16 @@ def _check_path(issuer: X509Credential) -> None:
     for above, certificate in enumerate((issuer.certificate, *issuer.chain)):
         info = proxy_info(certificate)
         if info is not None and info.path_length is not None and info.path_length <= above:
-            raise ProxyNotPossibleError("The proxy allows no further proxies to be made from it.")
+            raise CredentialError("The proxy allows no further proxies to be made from it.", Flaw.PROXY_NOT_POSSIBLE)
 
 
 def _key_usage(issuer: x509.Certificate) -> x509.KeyUsage:
     """The issuer's key usage without signing certificates and nonRepudiation (RFC 3820 section 3.6)."""
     usage = extension(issuer, x509.KeyUsage)
     if usage is not None and not usage.digital_signature:
-        raise ProxyNotPossibleError("The certificate may not be used for signatures: no proxy can be made from it.")
+        raise CredentialError(
+            "The certificate may not be used for signatures: no proxy can be made from it.", Flaw.PROXY_NOT_POSSIBLE
+        )
     return x509.KeyUsage(
         digital_signature=True,
         content_commitment=False,

@@ -15,29 +15,13 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
+from identity.gsi.errors import CredentialError, Flaw
+
 from . import authority_files
 from .certificate_path import verify
-from .errors import (
-    BadSignatureError,
-    ExpiredError,
-    LimitedProxyError,
-    NameConstraintError,
-    NoAuthoritiesError,
-    NotAnAuthorityError,
-    NotAnEndEntityError,
-    NotYetValidError,
-    PathTooLongError,
-    RevokedError,
-    SelfSignedError,
-    UnknownAuthorityError,
-    UnknownExtensionError,
-    UnreadableCertificateError,
-    UntrustedError,
-    WeakKeyError,
-    WeakSignatureError,
-)
+from .errors import NoAuthoritiesError, UntrustedError
 from .host_check import check_host
-from .x509 import UNREADABLE, X509Credential, extension
+from .x509 import UNREADABLE, X509Credential, extension, has_limited_proxy
 
 log = logging.getLogger(__name__)
 
@@ -87,15 +71,30 @@ class TrustFolder:
         return verify(chain, self.store, now=now)
 
     def admit(self, credential: X509Credential, *, now: datetime) -> x509.Certificate:
-        """Check a credential that a user gives to Waybill: its chain, and that it is no limited proxy.
+        """`admit_chain` for a credential that a user gives to Waybill, or that an issuer gives for one."""
+        return self.admit_chain((credential.certificate, *credential.chain), now=now)
 
-        Returns its end entity. Raises UntrustedError."""
-        end_entity = self.verify((credential.certificate, *credential.chain), now=now)
-        usage = extension(end_entity, x509.ExtendedKeyUsage)
+    def admit_chain(self, chain: Sequence[x509.Certificate], *, now: datetime) -> x509.Certificate:
+        """Check that a chain lets a user in: it is valid, for logins, and has no limited proxy.
+
+        File servers get limited proxies of their users, to reach other file servers with: such a server must not
+        become the user here. Returns the end entity. Raises UntrustedError.
+        """
+        end_entity = self.verify(chain, now=now)
+        try:
+            usage, limited = extension(end_entity, x509.ExtendedKeyUsage), has_limited_proxy(chain)
+        except UNREADABLE:  # of a certificate that is not on the path
+            raise UntrustedError("A certificate of the chain cannot be read.", Flaw.UNREADABLE_CERTIFICATE) from None
         if usage is not None and _FOR_LOGINS.isdisjoint(usage):
-            raise NotAnEndEntityError("The certificate is not one for logins (its extended key usage says so).")
-        if credential.is_limited:
-            raise LimitedProxyError("This is a limited proxy, which not every server accepts; give a full one.")
+            raise UntrustedError(
+                "The certificate is not one for logins (its extended key usage says so).", Flaw.NOT_AN_END_ENTITY
+            )
+        if limited:
+            raise UntrustedError(
+                "This is a limited proxy, which not every server accepts, and which lets nobody in here; give a full "
+                "one.",
+                Flaw.LIMITED_PROXY,
+            )
         return end_entity
 
     def check_host(self, certificate: x509.Certificate, host: str, subject: str = "") -> None:
@@ -103,7 +102,9 @@ class TrustFolder:
         check_host(certificate, host, subject)
 
     def client_context(self, credential: X509Credential | None) -> ssl.SSLContext:
-        """TLS as a client, 1.2 or later; None: without a client certificate. Raises WeakKeyError, NoAuthoritiesError.
+        """TLS as a client, 1.2 or later; None: without a client certificate.
+
+        Raises CredentialError, NoAuthoritiesError.
 
         OpenSSL checks signatures, dates and proxy rules during the handshake, but neither policies nor revocation lists
         nor the host name: the caller must call verify(peer_chain(...)) and check_host before it sends anything.
@@ -158,8 +159,8 @@ def _load(context: ssl.SSLContext, credential: X509Credential) -> None:
             file.write(credential.to_pem())
         context.load_cert_chain(f"/proc/self/fd/{descriptor}")
     except ssl.SSLError:
-        raise WeakKeyError(
-            "The credential cannot be used for TLS: a key or signature in its chain is too weak."
+        raise CredentialError(
+            "The credential cannot be used for TLS: a key or signature in its chain is too weak.", Flaw.WEAK_KEY
         ) from None
     finally:
         os.close(descriptor)
@@ -177,7 +178,7 @@ def peer_chain(tls: ssl.SSLObject | ssl.SSLSocket) -> tuple[x509.Certificate, ..
     try:
         return tuple(x509.load_der_x509_certificate(one) for one in chain or [leaf])
     except UNREADABLE:
-        raise UnreadableCertificateError("A certificate of the other side cannot be read.") from None
+        raise UntrustedError("A certificate of the other side cannot be read.", Flaw.UNREADABLE_CERTIFICATE) from None
 
 
 def _der(certificate: object) -> bytes:
@@ -187,30 +188,30 @@ def _der(certificate: object) -> bytes:
     return encoded
 
 
-#: OpenSSL's error codes (X509_V_ERR_..., x509_vfy.h), each with our error and text.
-_VERDICTS: dict[int, tuple[type[UntrustedError], str]] = {
-    2: (UnknownAuthorityError, "is signed by an authority that is not trusted here"),
-    7: (BadSignatureError, "is not signed by the one that it names"),
-    9: (NotYetValidError, "is not valid yet"),
-    10: (ExpiredError, "has expired"),
-    18: (SelfSignedError, "is self-signed, not signed by an authority"),
-    19: (UnknownAuthorityError, "is signed by an authority that is not trusted here"),
-    20: (UnknownAuthorityError, "is signed by an authority that is not trusted here"),
-    21: (UnknownAuthorityError, "is signed by an authority that is not trusted here"),
-    22: (PathTooLongError, "has too long a chain"),
-    23: (RevokedError, "has been revoked by its authority"),
-    24: (NotAnAuthorityError, "is signed by one who is no authority"),
-    25: (PathTooLongError, "has more authorities above it than allowed"),
-    34: (UnknownExtensionError, "has a critical extension that is not known here"),
-    38: (PathTooLongError, "has more proxies above it than allowed"),
-    47: (NameConstraintError, "has a name that its authority may not certify"),
-    66: (WeakSignatureError, "has a key that is too weak"),
-    67: (WeakSignatureError, "is signed with a key that is too weak"),
-    68: (WeakSignatureError, "is signed with an unsafe algorithm"),
+#: OpenSSL's error codes (X509_V_ERR_..., x509_vfy.h), each with our flaw and text.
+_VERDICTS: dict[int, tuple[Flaw, str]] = {
+    2: (Flaw.UNKNOWN_AUTHORITY, "is signed by an authority that is not trusted here"),
+    7: (Flaw.BAD_SIGNATURE, "is not signed by the one that it names"),
+    9: (Flaw.NOT_YET_VALID, "is not valid yet"),
+    10: (Flaw.EXPIRED, "has expired"),
+    18: (Flaw.SELF_SIGNED, "is self-signed, not signed by an authority"),
+    19: (Flaw.UNKNOWN_AUTHORITY, "is signed by an authority that is not trusted here"),
+    20: (Flaw.UNKNOWN_AUTHORITY, "is signed by an authority that is not trusted here"),
+    21: (Flaw.UNKNOWN_AUTHORITY, "is signed by an authority that is not trusted here"),
+    22: (Flaw.PATH_TOO_LONG, "has too long a chain"),
+    23: (Flaw.REVOKED, "has been revoked by its authority"),
+    24: (Flaw.NOT_AN_AUTHORITY, "is signed by one who is no authority"),
+    25: (Flaw.PATH_TOO_LONG, "has more authorities above it than allowed"),
+    34: (Flaw.UNKNOWN_EXTENSION, "has a critical extension that is not known here"),
+    38: (Flaw.PATH_TOO_LONG, "has more proxies above it than allowed"),
+    47: (Flaw.NAME_CONSTRAINT, "has a name that its authority may not certify"),
+    66: (Flaw.WEAK_SIGNATURE, "has a key that is too weak"),
+    67: (Flaw.WEAK_SIGNATURE, "is signed with a key that is too weak"),
+    68: (Flaw.WEAK_SIGNATURE, "is signed with an unsafe algorithm"),
 }
 
 
 def explain(error: ssl.SSLCertVerificationError) -> UntrustedError:
     """The UntrustedError for an error of OpenSSL during a handshake."""
-    kind, words = _VERDICTS.get(error.verify_code, (UntrustedError, "is not accepted"))
-    return kind(f"The certificate of the other side {words}.")
+    flaw, words = _VERDICTS.get(error.verify_code, (Flaw.UNTRUSTED, "is not accepted"))
+    return UntrustedError(f"The certificate of the other side {words}.", flaw)

@@ -24,17 +24,11 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import NameOID
 
+from identity.gsi.errors import CredentialError, Flaw
+
 from . import der
 from .distinguished_names import canonical, slash_name
-from .errors import (
-    CredentialTooBigError,
-    IncompleteChainError,
-    KeyMismatchError,
-    LegacyCredentialError,
-    MalformedCredentialError,
-    PassphraseError,
-    WeakKeyError,
-)
+from .errors import KeyMismatchError, PassphraseError
 from .private_keys import costs_too_much, open_key
 
 PrivateKey = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey
@@ -105,6 +99,12 @@ def proxy_info(certificate: x509.Certificate) -> ProxyInfo | None:
     return None
 
 
+def has_limited_proxy(chain: Iterable[x509.Certificate]) -> bool:
+    """Whether any of these is a limited proxy. Raises ValueError: one is unreadable."""
+    infos = map(proxy_info, chain)
+    return any(info is not None and info.policy == LIMITED for info in infos)
+
+
 def is_legacy_proxy(certificate: x509.Certificate) -> bool:
     """Whether this is a proxy from before RFC 3820: of GT2 ("CN=proxy", no extension) or of GT3 (the draft's)."""
     if any(one.oid == DRAFT_PROXY_CERT_INFO for one in certificate.extensions):
@@ -120,15 +120,19 @@ def is_legacy_proxy(certificate: x509.Certificate) -> bool:
 
 
 def check_key(key: object) -> None:
-    """Raises WeakKeyError unless the key is RSA of 2048 to 8192 bits, or on a NIST curve from P-256 on."""
+    """Raises CredentialError unless the key is RSA of 2048 to 8192 bits, or on a NIST curve from P-256 on."""
     if isinstance(key, rsa.RSAPrivateKey | rsa.RSAPublicKey):
         if not 2048 <= key.key_size <= 8192:
-            raise WeakKeyError(f"An RSA key of {key.key_size} bits is not accepted; it must have 2048 to 8192.")
+            raise CredentialError(
+                f"An RSA key of {key.key_size} bits is not accepted; it must have 2048 to 8192.", Flaw.WEAK_KEY
+            )
     elif isinstance(key, ec.EllipticCurvePrivateKey | ec.EllipticCurvePublicKey):
         if not isinstance(key.curve, ec.SECP256R1 | ec.SECP384R1 | ec.SECP521R1):
-            raise WeakKeyError(f"Keys on the curve {key.curve.name} are not accepted; use RSA with 2048 bits.")
+            raise CredentialError(
+                f"Keys on the curve {key.curve.name} are not accepted; use RSA with 2048 bits.", Flaw.WEAK_KEY
+            )
     else:
-        raise WeakKeyError("A key of this kind is not accepted; use RSA with 2048 bits.")
+        raise CredentialError("A key of this kind is not accepted; use RSA with 2048 bits.", Flaw.WEAK_KEY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,12 +156,12 @@ class X509Credential:
                 _add(certificates, _certificate(block))
             elif label.endswith("PRIVATE KEY"):
                 if key_block is not None:
-                    raise MalformedCredentialError("There is more than one private key in it.")
+                    raise CredentialError("There is more than one private key in it.", Flaw.MALFORMED_CREDENTIAL)
                 key_block = block
         if not certificates:
-            raise MalformedCredentialError("There is no certificate in it.")
+            raise CredentialError("There is no certificate in it.", Flaw.MALFORMED_CREDENTIAL)
         if key_block is None:
-            raise MalformedCredentialError("There is no private key in it.")
+            raise CredentialError("There is no private key in it.", Flaw.MALFORMED_CREDENTIAL)
         return cls.assemble(_private_key(key_block, passphrase), certificates)
 
     @classmethod
@@ -172,11 +176,13 @@ class X509Credential:
             credential = cls(leaf, key, _sorted(leaf, certificates))
             for certificate in (leaf, *credential.chain):
                 if is_legacy_proxy(certificate):
-                    raise LegacyCredentialError("This is a proxy from before RFC 3820; make an RFC 3820 proxy.")
+                    raise CredentialError(
+                        "This is a proxy from before RFC 3820; make an RFC 3820 proxy.", Flaw.LEGACY_CREDENTIAL
+                    )
             credential.end_entity  # noqa: B018 # a proxy without its certificate is found here
             slash_name(leaf.subject)
         except UNREADABLE:
-            raise MalformedCredentialError("A certificate in it cannot be read.") from None
+            raise CredentialError("A certificate in it cannot be read.", Flaw.MALFORMED_CREDENTIAL) from None
         return credential
 
     def to_pem(self) -> bytes:
@@ -187,11 +193,11 @@ class X509Credential:
 
     @property
     def end_entity(self) -> x509.Certificate:
-        """The certificate of the person, below which are only proxies. Raises IncompleteChainError."""
+        """The certificate of the person, below which are only proxies. Raises CredentialError."""
         for certificate in (self.certificate, *self.chain):
             if proxy_info(certificate) is None:
                 return certificate
-        raise IncompleteChainError("The certificate that the proxy was made from is missing in it.")
+        raise CredentialError("The certificate that the proxy was made from is missing in it.", Flaw.INCOMPLETE_CHAIN)
 
     @property
     def identity(self) -> str:
@@ -215,8 +221,7 @@ class X509Credential:
     @property
     def is_limited(self) -> bool:
         """Whether any proxy of the chain is limited: GridFTP servers accept it, servers that start jobs do not."""
-        infos = map(proxy_info, (self.certificate, *self.chain))
-        return any(info is not None and info.policy == LIMITED for info in infos)
+        return has_limited_proxy((self.certificate, *self.chain))
 
     @property
     def can_delegate(self) -> bool:
@@ -242,7 +247,7 @@ def read_certificates(pem: bytes) -> list[x509.Certificate]:
 
 
 def read_certificate(data: bytes) -> x509.Certificate:
-    """A certificate from its DER. Raises MalformedCredentialError."""
+    """A certificate from its DER. Raises CredentialError."""
     try:
         certificate = x509.load_der_x509_certificate(data)
         # Parse now what `cryptography` parses lazily: callers need not expect errors.
@@ -250,7 +255,7 @@ def read_certificate(data: bytes) -> x509.Certificate:
         certificate.public_key()
         canonical(certificate.subject), canonical(certificate.issuer)
     except UNREADABLE:
-        raise MalformedCredentialError("A certificate in it cannot be read.") from None
+        raise CredentialError("A certificate in it cannot be read.", Flaw.MALFORMED_CREDENTIAL) from None
     return certificate
 
 
@@ -258,30 +263,32 @@ def _add(certificates: list[x509.Certificate], certificate: x509.Certificate) ->
     if certificate in certificates:
         return
     if len(certificates) == MAX_CERTIFICATES:
-        raise CredentialTooBigError(f"There are more than {MAX_CERTIFICATES} certificates in it.")
+        raise CredentialError(f"There are more than {MAX_CERTIFICATES} certificates in it.", Flaw.CREDENTIAL_TOO_BIG)
     certificates.append(certificate)
 
 
 def _blocks(pem: bytes) -> Iterator[tuple[str, bytes]]:
     """(label, block with its BEGIN and END lines) for each PEM block (RFC 7468); text between the blocks is ignored."""
     if len(pem) > MAX_PEM:
-        raise CredentialTooBigError(f"A credential has at most {MAX_PEM // 1024} KiB.")
+        raise CredentialError(f"A credential has at most {MAX_PEM // 1024} KiB.", Flaw.CREDENTIAL_TOO_BIG)
     label, lines, size = "", list[bytes](), 0
     for line in map(bytes.strip, pem.splitlines()):
         if line.startswith(b"-----BEGIN ") and line.endswith(b"-----"):
             if label:
-                raise MalformedCredentialError("A PEM block in it begins inside another one.")
+                raise CredentialError("A PEM block in it begins inside another one.", Flaw.MALFORMED_CREDENTIAL)
             label, lines, size = line[11:-5].decode("latin-1"), [line], 0
         elif label:
             lines.append(line)
             size += len(line)
             if size > MAX_BLOCK:
-                raise CredentialTooBigError("A PEM block in it is longer than any certificate or key.")
+                raise CredentialError(
+                    "A PEM block in it is longer than any certificate or key.", Flaw.CREDENTIAL_TOO_BIG
+                )
             if line == b"-----END " + label.encode("latin-1") + b"-----":
                 yield label, b"\n".join(lines) + b"\n"
                 label = ""
     if label:
-        raise MalformedCredentialError("It is cut short: a PEM block has no end.")
+        raise CredentialError("It is cut short: a PEM block has no end.", Flaw.MALFORMED_CREDENTIAL)
 
 
 def _certificate(block: bytes) -> x509.Certificate:
@@ -293,16 +300,16 @@ def _certificate(block: bytes) -> x509.Certificate:
         if tag != der.SEQUENCE or (end != len(data) and b"TRUSTED" not in lines[0]):
             raise der.DerError("not a certificate")
     except ValueError:
-        raise MalformedCredentialError("A certificate in it cannot be read.") from None
+        raise CredentialError("A certificate in it cannot be read.", Flaw.MALFORMED_CREDENTIAL) from None
     return read_certificate(data[:end])
 
 
 def _private_key(block: bytes, passphrase: bytes | None) -> PrivateKey:
     if len(block) > MAX_KEY_BLOCK:
-        raise CredentialTooBigError("The private key is longer than any that is accepted.")
+        raise CredentialError("The private key is longer than any that is accepted.", Flaw.CREDENTIAL_TOO_BIG)
     encrypted = b"ENCRYPTED" in block
     if b"BEGIN ENCRYPTED" in block and _costs_too_much(block):
-        raise MalformedCredentialError("The private key is encrypted in a way that is not accepted.")
+        raise CredentialError("The private key is encrypted in a way that is not accepted.", Flaw.MALFORMED_CREDENTIAL)
     if encrypted and not passphrase:
         raise PassphraseError("The private key is encrypted: its passphrase is needed.")
     try:
@@ -310,7 +317,7 @@ def _private_key(block: bytes, passphrase: bytes | None) -> PrivateKey:
     except UNREADABLE:
         if encrypted:
             raise PassphraseError("The private key does not open with this passphrase.") from None
-        raise MalformedCredentialError("The private key cannot be read.") from None
+        raise CredentialError("The private key cannot be read.", Flaw.MALFORMED_CREDENTIAL) from None
     check_key(key)
     assert isinstance(key, rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey)
     return key

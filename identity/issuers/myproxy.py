@@ -4,21 +4,7 @@ The dialogue, as myproxy-server 6.2 has it: TLS; the octet `0`; a request, an an
 the number of certificates (one octet), the certificates (DER), an answer. Everything that is read has a bound in
 octets, and the whole a bound in time.
 
-Errors. `reason` is a sentence for users that holds no part of the passphrase.
-
-MyProxyError
-|- MyProxyInputError            the user name, passphrase or host name cannot be sent
-|- MyProxyUnreachableError      no address of the server accepts a connection
-|- MyProxyTimeoutError(step)    the server did not complete this step in time
-|- UntrustedServerError         the server's certificate is not accepted (`refused`: the error of identity.gsi.trust)
-|  |- WrongServerError          the certificate is that of another server
-|- ServerFailedError            the server gave up before TLS began, for example because its own certificate has expired
-|- LogonRefusedError            the server refuses the logon
-|  |- BadPassphraseError
-|  |- UnknownUserError
-|- MyProxyProtocolError         the octets of the server are not MyProxy: malformed, truncated, or without end
-|- BadCredentialError           the credential cannot be used (`refused`: why, if it is not trusted)
-   |- ForeignKeyError           the certificate is for another key than ours
+No sentence of an error holds a part of the passphrase.
 """
 
 from __future__ import annotations
@@ -40,7 +26,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from identity.error_categories import Category, GivenReasonError
+from identity.error_categories import Category, Refusal, RefusedError
 from identity.gsi import proxies
 from identity.gsi.errors import CredentialError, HostMismatchError, KeyMismatchError, UntrustedError
 from identity.gsi.printable import quoted
@@ -48,76 +34,71 @@ from identity.gsi.trust import TrustFolder, explain, peer_chain
 from identity.gsi.x509 import MAX_CERTIFICATES, X509Credential, read_certificate
 from identity.hidden import Hidden, Secret
 
+_CODE = "ExternalError.MyProxy"
+_NOT_TRUSTED = "The MyProxy server is not trusted, and nothing was sent to it. {refused.reason}"
+#: refused: the UntrustedError. WRONG_SERVER: the certificate is that of another server.
+UNTRUSTED_SERVER = Refusal(Category.EXTERNAL, _NOT_TRUSTED, f"{_CODE}.UntrustedServer")
+WRONG_SERVER = Refusal(Category.EXTERNAL, _NOT_TRUSTED, f"{_CODE}.WrongServer")
+#: text: of the server, sent without TLS, so that anybody on the network path may have written it.
+SERVER_FAILED = Refusal(
+    Category.EXTERNAL,
+    'The MyProxy server gives up before TLS begins, and nothing was sent to it. It says: "{text}". So does a server '
+    "whose own certificate has expired or cannot be read: its administrator must look there.",
+    f"{_CODE}.ServerFailed",
+)
+BAD_PASSPHRASE = Refusal(
+    Category.INVALID, "The MyProxy server does not accept this passphrase.", f"{_CODE}.BadPassphrase"
+)
+UNKNOWN_USER = Refusal(
+    Category.INVALID, "The MyProxy server has no credential for the user {user}.", f"{_CODE}.UnknownUser"
+)
+#: The octets of the server are not MyProxy: malformed, truncated, or without end.
+PROTOCOL_BROKEN = Refusal(Category.EXTERNAL, "{reason}", f"{_CODE}.Protocol")
+BAD_CREDENTIAL = Refusal(
+    Category.EXTERNAL, "The MyProxy server gave a credential that {problem}. {refused.reason}", f"{_CODE}.BadCredential"
+)
+FOREIGN_KEY = Refusal(
+    Category.EXTERNAL,
+    "The MyProxy server gave a certificate for another key than the one it was sent.",
+    f"{_CODE}.ForeignKey",
+)
 
-class MyProxyError(GivenReasonError):
-    """The root of this tree."""
 
-    category = Category.EXTERNAL
+class MyProxyError(RefusedError):
+    """The logon has failed."""
 
 
 class MyProxyInputError(MyProxyError):
-    category = Category.INVALID
+    """The user name, the passphrase or the host name cannot be sent."""
+
+    refusal = Refusal(Category.INVALID, "{reason}", f"{_CODE}.Input")
 
 
 class MyProxyUnreachableError(MyProxyError):
-    pass
+    """No address of the server accepts a connection."""
+
+    refusal = Refusal(
+        Category.EXTERNAL, "Nobody accepts connections at port {port} of {server}.", f"{_CODE}.Unreachable"
+    )
 
 
 class MyProxyTimeoutError(MyProxyError):
-    """`step`: the step of the dialogue, as a verb phrase."""
+    """step: of the dialogue, as a verb phrase."""
 
-    def __init__(self, step: str, seconds: float) -> None:
-        super().__init__(f"The MyProxy server did not {step} within {seconds:g} s; try again later.")
-        self.step = step
-
-
-class UntrustedServerError(MyProxyError):
-    def __init__(self, refused: UntrustedError) -> None:
-        super().__init__(f"The MyProxy server is not trusted, and nothing was sent to it. {refused.reason}")
-        self.refused = refused
-
-
-class WrongServerError(UntrustedServerError):
-    pass
-
-
-class ServerFailedError(MyProxyError):
-    """`said`: its text, sent without TLS, so that anybody on the network path may have written it."""
-
-    def __init__(self, said: str) -> None:
-        super().__init__(
-            f'The MyProxy server gives up before TLS begins, and nothing was sent to it. It says: "{said}". So does a '
-            "server whose own certificate has expired or cannot be read: its administrator must look there."
-        )
-        self.said = said
+    refusal = Refusal(
+        Category.EXTERNAL,
+        "The MyProxy server did not {step} within {seconds:g} s; try again later.",
+        f"{_CODE}.Timeout",
+    )
 
 
 class LogonRefusedError(MyProxyError):
-    category = Category.INVALID
+    """The server refuses the logon."""
+
+    refusal = Refusal(Category.INVALID, "{reason}", f"{_CODE}.LogonRefused")
 
 
-class BadPassphraseError(LogonRefusedError):
-    pass
-
-
-class UnknownUserError(LogonRefusedError):
-    pass
-
-
-class MyProxyProtocolError(MyProxyError):
-    pass
-
-
-class BadCredentialError(MyProxyError):
-    def __init__(self, reason: str, refused: UntrustedError | None = None) -> None:
-        super().__init__(reason)
-        self.refused = refused
-
-
-class ForeignKeyError(BadCredentialError):
-    pass
-
-
+_COUNT = f"The MyProxy server promised {{}} certificates; 1 to {MAX_CERTIFICATES} can be."
 T = TypeVar("T")
 
 MAX_USER_NAME = 256
@@ -191,13 +172,15 @@ class _Request:
     def made(cls, username: str, passphrase: Secret, lifetime: timedelta) -> _Request:
         """Raises MyProxyInputError."""
         if not username or len(username) > MAX_USER_NAME or not username.isprintable():
-            raise MyProxyInputError(f"A user name has 1 to {MAX_USER_NAME} characters, and no control characters.")
+            raise MyProxyInputError(
+                reason=f"A user name has 1 to {MAX_USER_NAME} characters, and no control characters."
+            )
         if not passphrase.value:
-            raise MyProxyInputError("The passphrase is missing.")
+            raise MyProxyInputError(reason="The passphrase is missing.")
         encoded = Hidden(passphrase.value.encode("utf-8", "replace"))
         lossless = encoded.value.decode() == passphrase.value
         if not lossless or len(encoded) > MAX_PASSPHRASE or {10, 13, 0} & set(encoded.value):
-            raise MyProxyInputError(f"A passphrase has at most {MAX_PASSPHRASE} octets, and is one line.")
+            raise MyProxyInputError(reason=f"A passphrase has at most {MAX_PASSPHRASE} octets, and is one line.")
         return cls(username, passphrase, max(1, int(lifetime.total_seconds())))
 
     def octets(self) -> Hidden:
@@ -240,26 +223,26 @@ class _Line:
                 continue
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             return
-        raise MyProxyUnreachableError(f"Nobody accepts connections at port {port} of {self._server_name}.")
+        raise MyProxyUnreachableError(port=port, server=self._server_name)
 
     def protect(self, trust: TrustFolder, subject: str) -> None:
-        """Begin TLS, and check that the server is the expected one. Raises UntrustedServerError."""
+        """Begin TLS, and check that the server is the expected one. Raises UNTRUSTED_SERVER, WRONG_SERVER."""
         try:
             self._handshake(trust.client_context(None))
             # Not the leaf: the holder of any certificate can make a proxy of it whose name is that of any host.
             certificate = trust.verify(self._chain(), now=datetime.now(UTC))
             trust.check_host(certificate, self._server_name, subject)
         except HostMismatchError as error:
-            raise WrongServerError(error) from None
+            raise MyProxyError(WRONG_SERVER, refused=error) from None
         except UntrustedError as error:
-            raise UntrustedServerError(error) from None
+            raise MyProxyError(UNTRUSTED_SERVER, refused=error) from None
 
     def _handshake(self, context: ssl.SSLContext) -> None:
         assert self._socket is not None
         try:
             tls = context.wrap_socket(self._socket, server_hostname=self._server_name, do_handshake_on_connect=False)
         except ValueError:
-            raise MyProxyInputError(f"{quoted(self._server_name)} is not the name of a host.") from None
+            raise MyProxyInputError(reason=f"{quoted(self._server_name)} is not the name of a host.") from None
         self._socket = self._tls = tls
         self._do("begin TLS", tls.do_handshake)
 
@@ -267,7 +250,7 @@ class _Line:
         assert self._tls is not None
         chain = peer_chain(self._tls)
         if not chain:
-            raise MyProxyProtocolError("The MyProxy server showed no certificate.")
+            raise MyProxyError(PROTOCOL_BROKEN, reason="The MyProxy server showed no certificate.")
         return chain
 
     def send(self, step: str, octets: Hidden) -> None:
@@ -276,11 +259,11 @@ class _Line:
         self._do(step, lambda: tls.sendall(octets.value))
 
     def answer(self, step: str) -> dict[str, str]:
-        """The fields of an answer (several ERROR lines become one). Raises MyProxyProtocolError."""
+        """The fields of an answer (several ERROR lines become one). Raises PROTOCOL_BROKEN."""
         self._skip_nuls(step)
         while (end := self._read.find(b"\0")) < 0:
             if len(self._read) > MAX_ANSWER:
-                raise MyProxyProtocolError("The MyProxy server sent an answer without end.")
+                raise MyProxyError(PROTOCOL_BROKEN, reason="The MyProxy server sent an answer without end.")
             self._more(step)
         text = self._take(end).decode("utf-8", "replace")
         self._take(1)
@@ -294,7 +277,7 @@ class _Line:
                 self._take(1)
                 skipped += 1
             if skipped > MAX_ANSWER:
-                raise MyProxyProtocolError("The MyProxy server sent nothing but zeros.")
+                raise MyProxyError(PROTOCOL_BROKEN, reason="The MyProxy server sent nothing but zeros.")
             if self._read:
                 return
             self._more(step)
@@ -324,7 +307,7 @@ class _Line:
         self._read += got
 
     def _do(self, step: str, call: Callable[[], T]) -> T:
-        """Raises UntrustedError, MyProxyTimeoutError, MyProxyProtocolError."""
+        """Raises UntrustedError, MyProxyTimeoutError, PROTOCOL_BROKEN."""
         assert self._socket is not None
         self._socket.settimeout(self._left(step))
         try:
@@ -332,14 +315,14 @@ class _Line:
         except ssl.SSLCertVerificationError as error:
             raise explain(error) from None
         except TimeoutError:
-            raise MyProxyTimeoutError(step, self._timeout) from None
+            raise MyProxyTimeoutError(step=step, seconds=self._timeout) from None
         except ssl.SSLEOFError:
             raise _closed_early(step) from None
         except ssl.SSLError:
             if said := self._said_in_clear():
-                raise ServerFailedError(said) from None
+                raise MyProxyError(SERVER_FAILED, text=said) from None
             reason = "The MyProxy server does not speak TLS 1.2 or later as it should."
-            raise MyProxyProtocolError(reason) from None
+            raise MyProxyError(PROTOCOL_BROKEN, reason=reason) from None
         except OSError:
             raise _closed_early(step) from None
 
@@ -355,7 +338,7 @@ class _Line:
     def _left(self, step: str) -> float:
         left = self._until - time.monotonic()
         if left <= 0:
-            raise MyProxyTimeoutError(step, self._timeout)
+            raise MyProxyTimeoutError(step=step, seconds=self._timeout)
         return left
 
     def close(self) -> None:
@@ -363,8 +346,8 @@ class _Line:
             self._socket.close()
 
 
-def _closed_early(step: str) -> MyProxyProtocolError:
-    return MyProxyProtocolError(f"The MyProxy server closed the connection when it should {step}.")
+def _closed_early(step: str) -> MyProxyError:
+    return MyProxyError(PROTOCOL_BROKEN, reason=f"The MyProxy server closed the connection when it should {step}.")
 
 
 def _fields(text: str) -> dict[str, str]:
@@ -374,33 +357,35 @@ def _fields(text: str) -> dict[str, str]:
         if equals:
             fields[name] = f"{fields[name]} {value}" if name in fields else value
     if fields.get("VERSION") != _VERSION or fields.get("RESPONSE") not in ("0", "1", "2"):
-        raise MyProxyProtocolError("The MyProxy server's answer is not one of MyProxy version 2.")
+        raise MyProxyError(PROTOCOL_BROKEN, reason="The MyProxy server's answer is not one of MyProxy version 2.")
     return fields
 
 
 def _check_answer(fields: dict[str, str], request: _Request) -> None:
-    """Raises LogonRefusedError or one of its subclasses."""
+    """Raises LogonRefusedError."""
     if fields["RESPONSE"] == "0":
         return
     if fields["RESPONSE"] == "2":
-        raise LogonRefusedError("The MyProxy server requires more than a passphrase, which Waybill cannot give it.")
+        raise LogonRefusedError(
+            reason="The MyProxy server requires more than a passphrase, which Waybill cannot give it."
+        )
     said = fields.get("ERROR", "")
     if re.search(r"invalid (credential )?pass|bad password|no passphrase|authentication fail", said, re.IGNORECASE):
-        raise BadPassphraseError("The MyProxy server does not accept this passphrase.")
+        raise LogonRefusedError(BAD_PASSPHRASE)
     if re.search(r"unknown user|no credentials? (exists?|found)|do not exist|unable to retrieve", said, re.IGNORECASE):
-        raise UnknownUserError(f"The MyProxy server has no credential for the user {quoted(request.username)}.")
-    raise LogonRefusedError(f"The MyProxy server refused.{request.quoted(said)}")
+        raise LogonRefusedError(UNKNOWN_USER, user=quoted(request.username))
+    raise LogonRefusedError(reason=f"The MyProxy server refused.{request.quoted(said)}")
 
 
 def _certificates(line: _Line, request: _Request) -> list[x509.Certificate]:
-    """The certificates that the server sends, in its order. Raises MyProxyProtocolError, LogonRefusedError."""
+    """The certificates that the server sends, in its order. Raises PROTOCOL_BROKEN, LogonRefusedError."""
     step = "send the certificates"
     if line.peek(step) == ord("V"):
         # An answer has begun in place of the number: the server could not sign.
         _check_answer(line.answer(step), request)
     [count] = line.exactly(step, 1)
     if not 1 <= count <= MAX_CERTIFICATES:
-        raise MyProxyProtocolError(f"The MyProxy server promised {count} certificates; 1 to {MAX_CERTIFICATES} can be.")
+        raise MyProxyError(PROTOCOL_BROKEN, reason=_COUNT.format(count))
     return [_certificate(line, step) for _ in range(count)]
 
 
@@ -419,24 +404,21 @@ def _certificate(line: _Line, step: str) -> x509.Certificate:
         raise _no_certificate() from None
 
 
-def _no_certificate() -> MyProxyProtocolError:
-    return MyProxyProtocolError("The MyProxy server sent something that is no certificate.")
+def _no_certificate() -> MyProxyError:
+    return MyProxyError(PROTOCOL_BROKEN, reason="The MyProxy server sent something that is no certificate.")
 
 
 def _credential(
     key: rsa.RSAPrivateKey, certificates: Sequence[x509.Certificate], trusted: TrustFolder
 ) -> X509Credential:
-    """Raises BadCredentialError."""
+    """Raises BAD_CREDENTIAL."""
     try:
         credential = X509Credential.assemble(key, certificates)
-        trusted.verify((credential.certificate, *credential.chain), now=datetime.now(UTC))
+        trusted.admit(credential, now=datetime.now(UTC))
     except KeyMismatchError:
-        reason = "The MyProxy server gave a certificate for another key than the one it was sent."
-        raise ForeignKeyError(reason) from None
+        raise MyProxyError(FOREIGN_KEY) from None
     except CredentialError as error:
-        reason = f"The MyProxy server gave a credential that cannot be used. {error.reason}"
-        raise BadCredentialError(reason) from None
+        raise MyProxyError(BAD_CREDENTIAL, problem="cannot be used", refused=error) from None
     except UntrustedError as error:
-        reason = f"The MyProxy server gave a credential that is not accepted here. {error.reason}"
-        raise BadCredentialError(reason, error) from None
+        raise MyProxyError(BAD_CREDENTIAL, problem="is not accepted here", refused=error) from None
     return credential

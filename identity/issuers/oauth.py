@@ -30,6 +30,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from django.views.decorators.debug import sensitive_variables
 from oauthlib.oauth2 import WebApplicationClient
 
+from identity.error_categories import Refusal
 from identity.gsi.errors import CredentialError, UntrustedError
 from identity.gsi.proxies import make_request, new_key
 from identity.gsi.trust import TrustFolder
@@ -44,24 +45,24 @@ from identity.http.https_client import (
     NoTlsError,
     ResponseTimeoutError,
     Site,
+    client_context,
 )
-from identity.http.tls_context import client_context
 from identity.http.web_address import Url, WebAddressError, parse_url
 
 from .oauth_clients import OAuthClient
 from .oauth_clients import parse_server as parse_server
 from .oauth_errors import (
-    BadAnswerError,
-    CertificateNotUsableError,
-    IssuerMismatchError,
+    BAD_ANSWER,
+    CERTIFICATE_NOT_USABLE,
+    ISSUER_MISMATCH,
+    SERVER_NOT_TRUSTED,
+    SERVER_TOO_SLOW,
+    SERVER_UNREACHABLE,
+    STATE_MISMATCH,
     OAuthError,
     OAuthRefusedError,
     ServerAddressError,
     ServerAnswerError,
-    ServerNotTrustedError,
-    ServerTooSlowError,
-    ServerUnreachableError,
-    StateMismatchError,
 )
 
 
@@ -78,19 +79,20 @@ def ask(
     try:
         return site.ask(method, target, headers, body)
     except NoTlsError:
-        raise ServerNotTrustedError(_NO_TLS) from None
+        raise OAuthError(SERVER_NOT_TRUSTED, reason=_NO_TLS) from None
     except InvalidResponseError as error:
         raise ServerAnswerError(error.reason, error.status) from None
     except HttpClientError as error:
-        kind = _ERRORS.get(type(error), ServerAddressError)
-        raise kind(error.reason) from None
+        if refusal := _ERRORS.get(type(error)):
+            raise OAuthError(refusal, reason=error.reason) from None
+        raise ServerAddressError(reason=error.reason) from None
 
 
 _NO_TLS = "An OAuth server without TLS (http://) is not asked: secrets would be read."
-_ERRORS: dict[type[HttpClientError], type[OAuthError]] = {
-    ConnectionFailedError: ServerUnreachableError,
-    ResponseTimeoutError: ServerTooSlowError,
-    InsecureConnectionError: ServerNotTrustedError,
+_ERRORS: dict[type[HttpClientError], Refusal] = {
+    ConnectionFailedError: SERVER_UNREACHABLE,
+    ResponseTimeoutError: SERVER_TOO_SLOW,
+    InsecureConnectionError: SERVER_NOT_TRUSTED,
 }
 
 
@@ -230,21 +232,21 @@ def place_of(server: Url) -> str:
 
 
 def read_answer(text: str) -> UserAnswer:
-    """Parse the line of the callback page, or a bare code. Raises BadAnswerError; OAuthRefusedError for an error."""
+    """Parse the line of the callback page, or a bare code. Raises BAD_ANSWER; OAuthRefusedError for an error."""
     text = text.strip()
     if not text or len(text) > MAX_ANSWER_TEXT or not text.isascii() or not text.isprintable():
-        raise BadAnswerError
+        raise OAuthError(BAD_ANSWER)
     if "code=" not in text and "error=" not in text:
         return UserAnswer(text)
     address, _, query = text.rpartition("?")
     pairs = parse_qsl(query, keep_blank_values=True)
     values = dict(pairs)
     if len(values) != len(pairs):
-        raise BadAnswerError  # A name that occurs twice is ambiguous.
+        raise OAuthError(BAD_ANSWER)  # A name that occurs twice is ambiguous.
     if "error" in values:
         raise OAuthRefusedError(values["error"])
     if not values.get("code"):
-        raise BadAnswerError
+        raise OAuthError(BAD_ANSWER)
     pasted = _PLACE.search(address)
     place = pasted[1] if pasted else values.get("place", "")
     return UserAnswer(values["code"], values.get("state", ""), values.get("iss", ""), place)
@@ -320,7 +322,7 @@ def finish(
         try:
             trust.admit(credential, now=now)
         except UntrustedError as error:
-            raise CertificateNotUsableError(_USELESS.format(error.reason)) from None
+            raise OAuthError(CERTIFICATE_NOT_USABLE, reason=_USELESS.format(error.reason)) from None
         return credential
     except OAuthError as error:
         # Raised without its traceback, whose frames hold the code and the token.
@@ -346,19 +348,19 @@ def _certificate(site: Site, client: OAuthClient, token: str, target: str, lifet
     try:
         return X509Credential.assemble(key, read_certificates(answer.body))
     except CredentialError as error:
-        raise CertificateNotUsableError(_USELESS.format(error.reason)) from None
+        raise OAuthError(CERTIFICATE_NOT_USABLE, reason=_USELESS.format(error.reason)) from None
 
 
 @sensitive_variables("kept", "code", "state")
 def _check_answer(kept: Mapping[str, Any], code: str, state: str, issuer: str, place: str) -> None:
     if not hmac.compare_digest(state.encode("utf-8", "replace"), kept["state"].encode()):
-        raise StateMismatchError
+        raise OAuthError(STATE_MISMATCH)
     if issuer.rstrip("/") != (kept["issuer"] or kept["server"]).rstrip("/") and (issuer or kept["names_issuer"]):
-        raise IssuerMismatchError
+        raise OAuthError(ISSUER_MISMATCH)
     if place and place != kept["place"]:
-        raise IssuerMismatchError
+        raise OAuthError(ISSUER_MISMATCH)
     if not 0 < len(code) <= MAX_ANSWER_TEXT or not code.isascii() or not code.isprintable():
-        raise BadAnswerError
+        raise OAuthError(BAD_ANSWER)
 
 
 @sensitive_variables()

@@ -32,7 +32,7 @@ def parse_server(text: str) -> Url:
     try:
         return parse_url(text, server="an OAuth server")
     except WebAddressError as error:
-        raise ServerAddressError(error.reason) from None
+        raise ServerAddressError(reason=error.reason) from None
 
 
 def clients_of(text: str) -> Mapping[str, OAuthClient]:
@@ -47,7 +47,7 @@ def clients_of(text: str) -> Mapping[str, OAuthClient]:
         try:
             clients[str(parse_server(words[0]))] = OAuthClient(*words[1:])
         except ServerAddressError as error:
-            raise ValueError(f"line {number}: {error.reason}") from None
+            raise ValueError(f"line {number}: {error.message}") from None
     return clients
 
 

@@ -1,79 +1,57 @@
-"""Errors of the OAuth server of an endpoint. `reason` is a sentence for users.
+"""Errors of the OAuth server of an endpoint.
 
-A reason holds no text of the server, because a server may repeat what was sent to it: codes, tokens and secrets. It
+A sentence holds no text of the server, because a server may repeat what was sent to it: codes, tokens and secrets. It
 holds an error code of the server only where the code is one of the standard.
-
-OAuthError
-|- ServerAddressError        the registered address is not a web address
-|- ServerUnreachableError    no connection could be made, or it broke
-|- ServerTooSlowError        the server did not answer in time
-|- ServerNotTrustedError     the certificate is for another host, expired or not trusted; or there is no TLS
-|- ServerAnswerError         the answer breaks the protocol: too long, a redirect, not JSON, of another server
-|- OAuthRefusedError(code)   the server refuses, with an error code of RFC 6749
-|- StateMismatchError        the answer does not belong to this request
-|- IssuerMismatchError       the answer comes from another server (RFC 9207)
-|- BadAnswerError            the text that the user gave is not a line of the callback page
-|- CertificateNotUsableError the certificate does not belong to our key, or no trusted authority issued it
 """
 
 from __future__ import annotations
 
-from identity.error_categories import Category, GivenReasonError
+from identity.error_categories import Category, Refusal, RefusedError
+
+_CODE = "ExternalError.OAuth"
+#: No connection could be made, or it broke.
+SERVER_UNREACHABLE = Refusal(Category.EXTERNAL, "{reason}", f"{_CODE}.ServerUnreachable")
+SERVER_TOO_SLOW = Refusal(Category.EXTERNAL, "{reason}", f"{_CODE}.ServerTooSlow")
+#: The certificate is for another host, expired or not trusted; or there is no TLS.
+SERVER_NOT_TRUSTED = Refusal(Category.EXTERNAL, "{reason}", f"{_CODE}.ServerNotTrusted")
+STATE_MISMATCH = Refusal(
+    Category.INVALID,
+    "This answer does not belong to the activation that was begun: begin again.",
+    f"{_CODE}.StateMismatch",
+)
+#: RFC 9207.
+ISSUER_MISMATCH = Refusal(
+    Category.INVALID,
+    "This answer comes from another server than the one that was asked: begin again.",
+    f"{_CODE}.IssuerMismatch",
+)
+#: The text that the user gave is not a line of the callback page.
+BAD_ANSWER = Refusal(Category.INVALID, "This is not what the page showed: copy the whole line.", f"{_CODE}.BadAnswer")
+#: The certificate does not belong to our key, or no trusted authority issued it.
+CERTIFICATE_NOT_USABLE = Refusal(Category.EXTERNAL, "{reason}", f"{_CODE}.CertificateNotUsable")
 
 
-class OAuthError(GivenReasonError):
-    """The root of this tree."""
-
-    category = Category.EXTERNAL
+class OAuthError(RefusedError):
+    """The sign-in at the server has failed."""
 
 
 class ServerAddressError(OAuthError):
-    pass
+    """The registered address is not a web address."""
 
-
-class ServerUnreachableError(OAuthError):
-    pass
-
-
-class ServerTooSlowError(OAuthError):
-    pass
-
-
-class ServerNotTrustedError(OAuthError):
-    pass
+    refusal = Refusal(Category.EXTERNAL, "{reason}", f"{_CODE}.ServerAddress")
 
 
 class ServerAnswerError(OAuthError):
-    """`status` of HTTP, where the status is the problem."""
+    """The answer breaks the protocol: it is too long, a redirect, not JSON, or of another server.
+
+    `status` of HTTP, where the status is the problem.
+    """
+
+    refusal = Refusal(Category.EXTERNAL, "{reason}", f"{_CODE}.ServerAnswer")
 
     def __init__(self, reason: str, status: int | None = None) -> None:
-        super().__init__(reason)
+        super().__init__(reason=reason)
         self.status = status
-
-
-class StateMismatchError(OAuthError):
-    category = Category.INVALID
-
-    def __init__(self) -> None:
-        super().__init__("This answer does not belong to the activation that was begun: begin again.")
-
-
-class IssuerMismatchError(OAuthError):
-    category = Category.INVALID
-
-    def __init__(self) -> None:
-        super().__init__("This answer comes from another server than the one that was asked: begin again.")
-
-
-class BadAnswerError(OAuthError):
-    category = Category.INVALID
-
-    def __init__(self) -> None:
-        super().__init__("This is not what the page showed: copy the whole line.")
-
-
-class CertificateNotUsableError(OAuthError):
-    pass
 
 
 _NO_CODES = "The server does not let anybody sign in by a code: its operator must allow it."
@@ -95,11 +73,11 @@ _MEANINGS = {
 
 
 class OAuthRefusedError(OAuthError):
-    """`code` is one of the standard, or "" for anything else."""
+    """The server refuses. `answer`: a code of the standard, or "" for anything else."""
 
-    category = Category.INVALID
+    refusal = Refusal(Category.INVALID, "{meaning}", f"{_CODE}.Refused")
 
     def __init__(self, code: object) -> None:
-        self.code = code if isinstance(code, str) and code in _MEANINGS else ""
-        meaning = _MEANINGS.get(self.code, "The server refused, and gave no reason that is known.")
-        super().__init__(f"{meaning} ({self.code})" if self.code else meaning)
+        self.answer = code if isinstance(code, str) and code in _MEANINGS else ""
+        meaning = _MEANINGS.get(self.answer, "The server refused, and gave no reason that is known.")
+        super().__init__(meaning=f"{meaning} ({self.answer})" if self.answer else meaning)

@@ -128,7 +128,10 @@ def _parsed(query: str) -> list[tuple[str, str]]:
 
 
 def _scope(given: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """A malformed list becomes a scope that does not exist: the client gets the error after its identity is checked."""
+    """The parameter `scope` for oauthlib: the scopes of the request without their dependencies, or the default one.
+
+    A malformed list is replaced by the name of no scope: oauthlib then checks the client first, and refuses the scope.
+    """
     asked = [value for name, value in given if name == "scope"]
     try:
         return [("scope", " ".join(scopes.roots(text) or [scopes.DEFAULT])) for text in asked or [""]]

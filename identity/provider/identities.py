@@ -93,14 +93,20 @@ def with_usernames(names: Sequence[str]) -> list[Identity]:
     """The identities of active users with these names, in the given order.
 
     Both forms of a name are accepted; a user whose very name it is comes first (`user_names.canonical`), and a name of
-    this service comes before the same name of another provider.
+    this service comes before the same name of another provider. A user name with a foreign domain, which a directory
+    may give to anybody, comes after the identity that a provider of this name has proven.
     """
     plain = {name: user_names.local(name) for name in names if "\0" not in name}
-    rows = User.objects.filter(username__in={*plain, *plain.values()}, is_active=True)
-    known = {user.username: Identity(user) for user in rows}
-    known |= _linked([name for name, short in plain.items() if not {name, short} & known.keys() and "@" in name])
+    known = _users({*plain, *plain.values()})
+    ours = {name for name, one in known.items() if user_names.is_of_this_service(one.user)}
+    known |= _linked([name for name, short in plain.items() if not {name, short} & ours and "@" in name])
     found = [known.get(name) or known.get(short) for name, short in plain.items()]
     return [one for one in dict.fromkeys(found) if one is not None]
+
+
+def _users(names: Collection[str]) -> dict[str, Identity]:
+    """By name: the own identities of the active users with these names."""
+    return {user.username: Identity(user) for user in User.objects.filter(username__in=names, is_active=True)}
 
 
 def _linked(names: Sequence[str]) -> dict[str, Identity]:

@@ -6,20 +6,25 @@ import json
 import time
 import uuid
 from collections.abc import Collection, Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from django.conf import settings
 from jwcrypto import jwk, jwt
 from oauth2_provider.models import Application
+from oauth2_provider.utils import jwk_from_pem
 
 from identity import shown_names
-from identity.federation.openid.id_tokens import half_hash
+from identity.federation.openid import half_hash
 from identity.models import User
+from identity.vault.watched_file import WatchedFile
 
-from . import clients, scopes, signing_keys
+from . import clients, scopes, signing_key_file
 from .applications import ID_TOKEN_ALGORITHMS
-from .signing_keys import is_configured as is_configured
+from .signing_key_file import SigningKey
 
 #: Both with the same keys. Globus signs by the second, and some programs written for it accept no other.
 ALGORITHMS = ID_TOKEN_ALGORITHMS
@@ -61,7 +66,7 @@ def signed(
     authenticated_at: Unix time; 0.0: the provider by which the user came does not say, so neither do we.
     """
     now = int(time.time())
-    lifetime = int(signing_keys.lifetime().total_seconds())
+    lifetime = int(token_lifetime().total_seconds())
     all_claims = {
         **claims(user, names),
         **start,
@@ -71,7 +76,7 @@ def signed(
         "at_hash": half_hash(by, access_token),
         "jti": str(uuid.uuid4()),
     }
-    key = signing_keys.signer()
+    key = signer()
     header = json.dumps({"typ": "JWT", "alg": by, "kid": _key_id(key, by)})
     token = jwt.JWT(header=header, claims=json.dumps(all_claims))
     token.make_signed_token(key)
@@ -88,7 +93,46 @@ def public_keys() -> dict[str, Any]:
     return {
         "keys": [
             {**json.loads(key.export_public()), "alg": by, "use": "sig", "kid": _key_id(key, by)}
-            for key in signing_keys.published()
+            for key in published()
             for by in ALGORITHMS
         ]
     }
+
+
+_file = WatchedFile("keys of identity tokens", signing_key_file.parse)
+
+
+def _keys() -> tuple[SigningKey, ...]:
+    """Empty: the operator has given none."""
+    at_start = _parsed(str(settings.OAUTH2_PROVIDER["OIDC_RSA_PRIVATE_KEY"]))
+    path: Path | None = settings.OIDC_KEY_FILE
+    return _file.read(path, at_start) if path is not None and at_start else at_start
+
+
+@lru_cache(maxsize=4)
+def _parsed(text: str) -> tuple[SigningKey, ...]:
+    return signing_key_file.parse(text) if text else ()
+
+
+def is_configured() -> bool:
+    """Without a key (WAYBILL_OIDC_KEY) the server issues no identity tokens; everything else works."""
+    return bool(_keys())
+
+
+def token_lifetime() -> timedelta:
+    """Of an identity token."""
+    return timedelta(seconds=int(settings.OAUTH2_PROVIDER["ID_TOKEN_EXPIRE_SECONDS"]))
+
+
+def signer() -> jwk.JWK:
+    return _jwk(signing_key_file.signer(_keys(), datetime.now(UTC)).pem)
+
+
+def published() -> list[jwk.JWK]:
+    """The keys by which clients check identity tokens, the one that signs first."""
+    return [_jwk(key.pem) for key in signing_key_file.published(_keys(), datetime.now(UTC), token_lifetime())]
+
+
+@lru_cache(maxsize=2 * signing_key_file.MAX_KEYS)
+def _jwk(pem: str) -> jwk.JWK:
+    return jwk_from_pem(pem)

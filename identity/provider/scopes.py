@@ -11,6 +11,8 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from identity.gsi.printable import translatable as _
+
 from .errors import ScopeSyntaxError
 
 AUTH = "auth.globus.org"
@@ -84,17 +86,19 @@ class Scope:
 KNOWN: dict[str, Scope] = {
     scope.name: scope
     for scope in (
-        Scope(OPENID, AUTH, "know who you are"),
-        Scope(PROFILE, AUTH, "see your name and your user name, and look up those of others"),
-        Scope(EMAIL, AUTH, "see your e-mail address"),
-        Scope(VIEW_IDENTITIES, AUTH, "see your identities, and look up other users"),
-        Scope(VIEW_ANY_IDENTITIES, AUTH, "look up other users"),
-        Scope(VIEW_CONSENTS, AUTH, "see which applications you have allowed"),
-        Scope(MANAGE_PROJECTS, AUTH, "manage your applications: make them, change them, delete them"),
-        Scope(TRANSFER_ALL, TRANSFER, "use your endpoints and credentials: list, transfer, delete and share your data"),
-        Scope(GROUPS_ALL, GROUPS, "see and manage your groups"),
-        Scope(VIEW_MY_GROUPS, GROUPS, "see your groups"),
-        Scope(TIMERS_ALL, TIMERS, "start transfers for you at set times, once or repeatedly"),
+        Scope(OPENID, AUTH, _("know who you are")),
+        Scope(PROFILE, AUTH, _("see your name and your user name, and look up those of others")),
+        Scope(EMAIL, AUTH, _("see your e-mail address")),
+        Scope(VIEW_IDENTITIES, AUTH, _("see your identities, and look up other users")),
+        Scope(VIEW_ANY_IDENTITIES, AUTH, _("look up other users")),
+        Scope(VIEW_CONSENTS, AUTH, _("see which applications you have allowed")),
+        Scope(MANAGE_PROJECTS, AUTH, _("manage your applications: make them, change them, delete them")),
+        Scope(
+            TRANSFER_ALL, TRANSFER, _("use your endpoints and credentials: list, transfer, delete and share your data")
+        ),
+        Scope(GROUPS_ALL, GROUPS, _("see and manage your groups")),
+        Scope(VIEW_MY_GROUPS, GROUPS, _("see your groups")),
+        Scope(TIMERS_ALL, TIMERS, _("start transfers for you at set times, once or repeatedly")),
     )
 }
 
@@ -113,7 +117,7 @@ def find(name: str) -> Scope | None:
 
 
 def flaw(names: Sequence[str]) -> str | None:
-    """Why these scopes cannot be granted, in ASCII without quotation marks; None: they can."""
+    """Why these scopes cannot be granted, in ASCII without quotation marks; None if they can."""
     if not 0 < len(names) <= MAX_SCOPES:
         return f"From 1 to {MAX_SCOPES} scopes can be asked for at once"
     found = {name: find(name) for name in names}

@@ -10,10 +10,9 @@ from django.db import transaction
 from identity import audit
 from identity.audit import What
 from identity.database_rows import single_row
+from identity.error_categories import InvalidFieldError
 from identity.hidden import Secret, digest_of, new_text
 from identity.models import ScimClient, ScimToken
-
-from .errors import ScimClientError
 
 #: By which readers of logs and secret scanners recognise a leaked token.
 PREFIX = "wbscim_"
@@ -29,20 +28,20 @@ _NAME = re.compile(r"[a-z][a-z0-9._-]{0,39}\Z")
 def make_token(name: str, *, takes_over: bool | None = None, max_users: int | None = None) -> Secret:
     """A new token of the directory of this name, which is made if it is new. Other tokens stay valid.
 
-    takes_over, max_users: None leaves a known directory as it is. Raises ScimClientError.
+    takes_over, max_users: None leaves a known directory as it is. Raises InvalidFieldError.
     """
     if not _NAME.match(name):
-        raise ScimClientError("name", "1 to 40 small letters, digits, '.', '_' and '-', beginning with a letter")
+        raise InvalidFieldError("name", "1 to 40 small letters, digits, '.', '_' and '-', beginning with a letter")
     if max_users is not None and not 1 <= max_users <= MAX_USERS:
-        raise ScimClientError("users", f"a number from 1 to {MAX_USERS}")
+        raise InvalidFieldError("users", f"a number from 1 to {MAX_USERS}")
     token = new_text(PREFIX)
     with transaction.atomic():
         client, _ = ScimClient.objects.get_or_create(name=name, defaults={"max_users": USERS})
         client = ScimClient.objects.select_for_update(no_key=True).get(pk=client.pk)
         if ScimClient.objects.count() > MAX_CLIENTS:
-            raise ScimClientError("name", f"there are {MAX_CLIENTS} directories already")
+            raise InvalidFieldError("name", f"there are {MAX_CLIENTS} directories already")
         if client.tokens.count() >= MAX_TOKENS:
-            raise ScimClientError("name", f"it has {MAX_TOKENS} tokens already; revoke one (`waybill scim revoke`)")
+            raise InvalidFieldError("name", f"it has {MAX_TOKENS} tokens already; revoke one (`waybill scim revoke`)")
         client.takes_over = client.takes_over if takes_over is None else takes_over
         client.max_users = client.max_users if max_users is None else max_users
         client.save()

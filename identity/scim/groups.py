@@ -17,17 +17,12 @@ from identity import audit
 from identity import groups as group_services
 from identity.audit import What
 from identity.database_rows import unless_taken
+from identity.error_categories import InvalidFieldError, NotFoundError, RefusedError
 from identity.groups import MAX_MEMBERS, GroupRole, MembershipStatus
 from identity.models import Group, Membership, ScimClient
 
 from . import users
-from .errors import (
-    ScimGroupNotFoundError,
-    ScimInvalidError,
-    ScimTakenError,
-    TooManyScimGroupsError,
-    TooManyScimMembersError,
-)
+from .errors import SCIM_TAKEN, TOO_MANY_SCIM_GROUPS, TOO_MANY_SCIM_MEMBERS
 
 #: Groups of one directory, and members in one answer.
 MAX_GROUPS, MAX_SHOWN = 5000, MAX_MEMBERS
@@ -47,7 +42,7 @@ def listed(
 ) -> tuple[list[Group], int]:
     """A page, and the number of all that match. members: the page ends before it has more than MAX_SHOWN members.
 
-    Raises ScimInvalidError for an attribute that has no filter.
+    Raises InvalidFieldError for an attribute that has no filter.
     """
     found = Group.objects.filter(scim_client=client)
     for attribute, value in conditions:
@@ -58,11 +53,11 @@ def listed(
 
 
 def get(client: ScimClient, ref: str, *, lock: bool = False) -> Group:
-    """lock: the group, until the transaction ends. Raises ScimGroupNotFoundError."""
+    """lock: the group, until the transaction ends. Raises NotFoundError."""
     found = Group.objects.filter(scim_client=client, pk=users.parsed_id(ref))
     row = (found.select_for_update(no_key=True) if lock else found).first()
     if row is None:
-        raise ScimGroupNotFoundError(ref[:64])
+        raise NotFoundError(ref[:64], "group")
     return row
 
 
@@ -77,10 +72,10 @@ def members(client: ScimClient, groups: Sequence[Group]) -> Mapping[uuid.UUID, l
 
 @transaction.atomic
 def create(client: ScimClient, change: GroupChange) -> Group:
-    """Raises ScimError, GroupInvalidError."""
+    """Raises the refusals of `errors`, GroupInvalidError."""
     client = ScimClient.objects.select_for_update(no_key=True).get(pk=client.pk)
     if Group.objects.filter(scim_client=client).count() >= MAX_GROUPS:
-        raise TooManyScimGroupsError(MAX_GROUPS)
+        raise RefusedError(TOO_MANY_SCIM_GROUPS, limit=MAX_GROUPS)
     group = Group(scim_client=client, group_members_visibility="members")
     _apply(client, group, change)
     audit.record(What.GROUP_ADDED, None, {"group": group.pk, "name": group.name})
@@ -89,7 +84,7 @@ def create(client: ScimClient, change: GroupChange) -> Group:
 
 @transaction.atomic
 def update(client: ScimClient, ref: str, change: GroupChange) -> Group:
-    """Raises ScimError, GroupInvalidError."""
+    """Raises the refusals of `errors`, GroupInvalidError."""
     group = get(client, ref, lock=True)
     _apply(client, group, change)
     return group
@@ -97,7 +92,7 @@ def update(client: ScimClient, ref: str, change: GroupChange) -> Group:
 
 @transaction.atomic
 def delete(client: ScimClient, ref: str) -> None:
-    """Delete the group; access that was granted to it ends. Raises ScimGroupNotFoundError."""
+    """Delete the group; access that was granted to it ends. Raises NotFoundError."""
     group = get(client, ref, lock=True)
     audit.record(What.GROUP_DELETED, None, {"group": group.pk, "name": group.name})
     group.delete()
@@ -108,7 +103,9 @@ def _apply(client: ScimClient, group: Group, change: GroupChange) -> None:
         group.name = group_services.checked_name(change.name)
     if change.external_id is not None:
         group.scim_external_id = users.checked_external_id(change.external_id)
-    with unless_taken("scim_group_external_id_once", ScimTakenError("Another group has this externalId.")):
+    with unless_taken(
+        "scim_group_external_id_once", RefusedError(SCIM_TAKEN, reason="Another group has this externalId.")
+    ):
         group.save()
     if change.steps:
         _set_members(client, group, change.steps)
@@ -121,10 +118,10 @@ def _set_members(client: ScimClient, group: Group, steps: Iterable[tuple[str, fr
         after = set(ids) if verb == "replace" else after | ids if verb == "add" else after - ids
     added, gone = after - before, before - after
     if len(after) > MAX_MEMBERS:
-        raise TooManyScimMembersError(MAX_MEMBERS)
+        raise RefusedError(TOO_MANY_SCIM_MEMBERS, limit=MAX_MEMBERS)
     known = users.managed(client).filter(pk__in=added).values_list("pk", flat=True)
     if missing := added - set(known):
-        raise ScimInvalidError("members", f"There is no user {min(missing)}.")
+        raise InvalidFieldError("members", f"There is no user {min(missing)}.")
     Membership.objects.filter(group=group, user_id__in=gone).delete()
     Membership.objects.bulk_create(
         [
@@ -152,7 +149,7 @@ def _fitting(client: ScimClient, page: list[Group]) -> list[Group]:
 
 def _condition(client: ScimClient, attribute: str, value: str | bool) -> Q:
     if not isinstance(value, str):
-        raise ScimInvalidError("filter", "Expected a string in quotes.")
+        raise InvalidFieldError("filter", "Expected a string in quotes.")
     if attribute == "displayname":
         return Q(name__iexact=value)
     if attribute == "externalid":
@@ -161,4 +158,4 @@ def _condition(client: ScimClient, attribute: str, value: str | bool) -> Q:
         return Q(pk=users.parsed_id(value))
     if attribute in ("members", "members.value"):
         return Q(pk__in=_visible(client).filter(user_id=users.parsed_id(value)).values("group_id"))
-    raise ScimInvalidError("filter", f"Groups are not found by {attribute[:50]}.")
+    raise InvalidFieldError("filter", f"Groups are not found by {attribute[:50]}.")

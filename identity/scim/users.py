@@ -17,19 +17,16 @@ from django.db.models import Q, QuerySet
 from identity import audit, deactivation, user_names, users
 from identity.audit import What
 from identity.database_rows import unless_taken
+from identity.error_categories import InvalidFieldError, NotFoundError, RefusedError
 from identity.models import Membership, ScimClient, ScimUser, User
 from identity.sign_up import RESERVED
 from identity.users import DELETED, UserDetails
 
-from .errors import (
-    ScimImmutableError,
-    ScimInvalidError,
-    ScimNotActivatedError,
-    ScimTakenError,
-    ScimUserNotFoundError,
-    TooManyScimUsersError,
-)
+from .errors import SCIM_NOT_ACTIVATED, SCIM_TAKEN, TOO_MANY_SCIM_USERS, TOO_MANY_SCIM_USERS_EVER, ScimImmutableError
 
+#: Users that a directory may have added in all, with those that it has deleted, for each that it may have at a time:
+#: the rows of deleted users stay.
+EVER = 10
 #: Characters of an externalId.
 MAX_EXTERNAL_ID = 255
 #: Conditions of a list, by the attribute of RFC 7643 in small letters, as a look-up of `ScimUser`.
@@ -64,7 +61,7 @@ def managed(client: ScimClient) -> QuerySet[ScimUser]:
 def listed(
     client: ScimClient, conditions: Iterable[tuple[str, str | bool]], offset: int, limit: int
 ) -> tuple[list[ScimUser], int]:
-    """A page, and the number of all that match. Raises ScimInvalidError for an attribute that has no filter."""
+    """A page, and the number of all that match. Raises InvalidFieldError for an attribute that has no filter."""
     found = managed(client)
     for attribute, value in conditions:
         found = found.filter(_condition(attribute, value))
@@ -72,13 +69,13 @@ def listed(
 
 
 def get(client: ScimClient, ref: str, *, lock: bool = False) -> ScimUser:
-    """lock: the user, until the transaction ends. Raises ScimUserNotFoundError."""
+    """lock: the user, until the transaction ends. Raises NotFoundError."""
     found = managed(client)
     if lock:
         found = found.select_for_update(no_key=True)
     row = found.filter(pk=parsed_id(ref)).first()
     if row is None:
-        raise ScimUserNotFoundError(ref[:64])
+        raise NotFoundError(ref[:64], "user")
     return row
 
 
@@ -86,11 +83,11 @@ def get(client: ScimClient, ref: str, *, lock: bool = False) -> ScimUser:
 def create(client: ScimClient, change: UserChange) -> ScimUser:
     """A new user; one that this directory had deleted; or, where it may, one that it takes over.
 
-    Raises ScimError, UserAccountError.
+    Raises the refusals of `errors`, UserExistsError, USER_INVALID.
     """
     client = ScimClient.objects.select_for_update(no_key=True).get(pk=client.pk)
     if ScimUser.objects.filter(client=client, deleted_at__isnull=True).count() >= client.max_users:
-        raise TooManyScimUsersError(client.max_users)
+        raise RefusedError(TOO_MANY_SCIM_USERS, limit=client.max_users)
     row = _row_for(client, change)
     _apply(row, change)
     return row
@@ -98,7 +95,7 @@ def create(client: ScimClient, change: UserChange) -> ScimUser:
 
 @transaction.atomic
 def update(client: ScimClient, ref: str, change: UserChange) -> ScimUser:
-    """Raises ScimError, UserAccountError."""
+    """Raises the refusals of `errors`, UserExistsError, USER_INVALID."""
     row = get(client, ref, lock=True)
     given = change.user_name
     if given is not None and user_names.local(given).lower() != row.user.username.lower():
@@ -109,7 +106,10 @@ def update(client: ScimClient, ref: str, change: UserChange) -> ScimUser:
 
 @transaction.atomic
 def delete(client: ScimClient, ref: str) -> None:
-    """Deactivate the user, and manage the user no more (decision 0062). Raises ScimUserNotFoundError."""
+    """Deactivate the user, and manage the user no more (docs/decisions/accounts-and-providers.md).
+
+    Raises NotFoundError.
+    """
     row = get(client, ref, lock=True)
     _set_active(row, active=False)
     Membership.objects.filter(user=row.user, group__scim_client=client).delete()
@@ -118,16 +118,16 @@ def delete(client: ScimClient, ref: str) -> None:
 
 
 def _row_for(client: ScimClient, change: UserChange) -> ScimUser:
-    """Raises ScimError, UserAccountError."""
+    """Raises the refusals of `errors`, UserExistsError, USER_INVALID."""
     name = user_names.local(change.user_name or "")
     if not name or "\0" in name:
-        raise ScimInvalidError("userName", "Expected a name.")
+        raise InvalidFieldError("userName", "Expected a name.")
     known = User.objects.select_for_update(no_key=True).filter(username__iexact=name).first()
     if known is None:
         return _added(client, name, change)
     row = ScimUser.objects.filter(user=known).first()
     if not _may_take_over(client, known, row):
-        raise ScimTakenError("There is a user of this name already.")
+        raise RefusedError(SCIM_TAKEN, reason="There is a user of this name already.")
     if row is None:
         audit.record(What.USER_TAKEN_OVER, known)
         return ScimUser(user=known, client=client)
@@ -138,9 +138,11 @@ def _row_for(client: ScimClient, change: UserChange) -> ScimUser:
 
 
 def _added(client: ScimClient, name: str, change: UserChange) -> ScimUser:
-    """Raises ScimError, UserAccountError."""
+    """Raises the refusals of `errors`, UserExistsError, USER_INVALID."""
     if name.lower() in RESERVED or name.lower().startswith(DELETED):
-        raise ScimInvalidError("userName", "This name is reserved.")
+        raise InvalidFieldError("userName", "This name is reserved.")
+    if ScimUser.objects.filter(client=client).count() >= EVER * client.max_users:
+        raise RefusedError(TOO_MANY_SCIM_USERS_EVER, limit=EVER * client.max_users)
     made = users.add(name, UserDetails(change.email or "", change.full_name or ""))
     return ScimUser(user=made, client=client)
 
@@ -166,12 +168,14 @@ def _apply(row: ScimUser, change: UserChange) -> None:
         row.external_id = checked_external_id(change.external_id)
     if change.active is not None:
         _set_active(row, active=change.active)
-    with unless_taken("scim_user_external_id_once", ScimTakenError("Another user has this externalId.")):
+    with unless_taken(
+        "scim_user_external_id_once", RefusedError(SCIM_TAKEN, reason="Another user has this externalId.")
+    ):
         row.save()
 
 
 def _set_active(row: ScimUser, *, active: bool) -> None:
-    """Raises ScimNotActivatedError."""
+    """Raises SCIM_NOT_ACTIVATED."""
     if row.user.is_active == active:
         return
     if not active:
@@ -179,7 +183,7 @@ def _set_active(row: ScimUser, *, active: bool) -> None:
         row.suspended = True
         return
     if not row.suspended:
-        raise ScimNotActivatedError
+        raise RefusedError(SCIM_NOT_ACTIVATED)
     row.user = deactivation.activate(None, row.user)
     row.suspended = False
 
@@ -187,20 +191,20 @@ def _set_active(row: ScimUser, *, active: bool) -> None:
 def _condition(attribute: str, value: str | bool) -> Q:
     lookup = _LOOKUPS.get(attribute)
     if lookup is None:
-        raise ScimInvalidError("filter", f"Users are not found by {attribute[:50]}.")
+        raise InvalidFieldError("filter", f"Users are not found by {attribute[:50]}.")
     if attribute == "active":
         return Q(user__is_active=value if isinstance(value, bool) else value.lower() == "true")
     if not isinstance(value, str):
-        raise ScimInvalidError("filter", "Expected a string in quotes.")
+        raise InvalidFieldError("filter", "Expected a string in quotes.")
     if attribute == "id":
         return Q(user_id=parsed_id(value))
     return Q(**{lookup: user_names.local(value) if attribute == "username" else value})
 
 
 def checked_external_id(text: str) -> str:
-    """Raises ScimInvalidError."""
+    """Raises InvalidFieldError."""
     if len(text) > MAX_EXTERNAL_ID or "\0" in text:
-        raise ScimInvalidError("externalId", f"At most {MAX_EXTERNAL_ID} characters.")
+        raise InvalidFieldError("externalId", f"At most {MAX_EXTERNAL_ID} characters.")
     return text
 
 

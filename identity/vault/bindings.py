@@ -11,8 +11,9 @@ import re
 import uuid
 
 from identity.http.web_address import WebAddressError, parse_url
+from identity.vault.errors import VaultError
 
-from .errors import BadBindingError
+from .errors import BAD_BINDING
 
 MAX_CHARACTERS = 1024
 MYPROXY_PORT = 7512
@@ -20,33 +21,33 @@ _FORM = re.compile(r"(endpoint:[0-9a-f-]{36}|myproxy:[^\s/]+:[0-9]{1,5}|oauth:ht
 
 
 def endpoint_binding(endpoint_id: uuid.UUID | str) -> str:
-    """Raises BadBindingError when it is not a UUID."""
+    """Raises BAD_BINDING when it is not a UUID."""
     try:
         return f"endpoint:{uuid.UUID(str(endpoint_id))}"
     except ValueError:
-        raise BadBindingError from None
+        raise VaultError(BAD_BINDING) from None
 
 
 def myproxy_binding(host: str, port: int = MYPROXY_PORT) -> str:
-    """The host in lower case; an IPv6 address in brackets. Raises BadBindingError."""
+    """The host in lower case; an IPv6 address in brackets. Raises BAD_BINDING."""
     name = host.lower().rstrip(".").strip("[]")
     return checked(f"myproxy:[{name}]:{port}" if ":" in name else f"myproxy:{name}:{port}")
 
 
 def oauth_binding(url: str) -> str:
-    """The URL in the spelling of `web_address`. Raises BadBindingError."""
+    """The URL in the spelling of `web_address`. Raises BAD_BINDING."""
     try:
         return checked(f"oauth:{parse_url(url)}")
     except WebAddressError:
-        raise BadBindingError from None
+        raise VaultError(BAD_BINDING) from None
 
 
 def checked(bound_to: str) -> str:
-    """Return the text unchanged. Raises BadBindingError when it has none of the three forms."""
+    """Return the text unchanged. Raises BAD_BINDING when it has none of the three forms."""
     if (
         len(bound_to) > MAX_CHARACTERS
         or not (bound_to.isascii() and bound_to.isprintable())
         or not _FORM.fullmatch(bound_to)
     ):
-        raise BadBindingError
+        raise VaultError(BAD_BINDING)
     return bound_to

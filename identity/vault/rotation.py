@@ -1,4 +1,4 @@
-"""Key rotation of the vault: rows are encrypted again one by one while the service runs (decision 0018).
+"""Key rotation of the vault: rows are encrypted again one by one while it runs (docs/decisions/credentials.md).
 
 Packages above this one `register` their tables with encrypted columns, because no import points up.
 """
@@ -15,7 +15,7 @@ from django.db import transaction
 
 from . import sealing
 from .errors import VaultError, VaultKeyMissingError
-from .rows import CREDENTIALS, PENDING, SealedTable
+from .sealing import CREDENTIALS, PENDING, SealedTable
 
 #: Row ids that one query reads.
 PAGE = 500

@@ -31,10 +31,10 @@ from .bindings import checked
 from .bindings import endpoint_binding as endpoint_binding
 from .bindings import myproxy_binding as myproxy_binding
 from .bindings import oauth_binding as oauth_binding
-from .errors import CredentialGoneError, SecretTooLargeError, TooManyCredentialsError
+from .errors import CREDENTIAL_GONE, SECRET_TOO_LARGE, SECRETS_TOO_LARGE, TOO_MANY_CREDENTIALS, VaultError
 from .rotation import rotate as rotate
 from .rotation import status as status
-from .rows import CREDENTIALS, PENDING, lock_user
+from .sealing import CREDENTIALS, PENDING, lock_user
 
 MAX_PENDING_OCTETS = 64 * 1024
 #: Per user: a new pending secret deletes the oldest above this number.
@@ -65,7 +65,7 @@ def keep_pending(
     """Keep a secret for `lifetime`. Without a token it replaces the one for the same purpose and binding; with a token
     there may be several, and only the caller who presents the token gets it.
 
-    `more` must be JSON values. Raises SecretTooLargeError, BadBindingError, UserGoneError, VaultKeyNotConfiguredError.
+    `more` must be JSON values. Raises SECRET_TOO_LARGE, BAD_BINDING, USER_GONE, VaultKeyNotConfiguredError.
     """
     hidden, digest = Hidden(bytes(secret)), None if token is None else digest_of(token)
     del secret, token
@@ -95,7 +95,7 @@ def take_pending(
     """Return the secret and delete it: only the first caller before it expires gets it, every other one gets None.
 
     It is found by its token if one is given (then `bound_to` may be empty), else by its binding. One that cannot be
-    decrypted stays. Raises VaultKeyMissingError, VaultSealBrokenError, VaultKeyNotConfiguredError.
+    decrypted stays. Raises VaultKeyMissingError, VAULT_SEAL_BROKEN, VaultKeyNotConfiguredError.
     """
     with transaction.atomic():
         row = _pending_alive(user, purpose, bound_to, token, now).select_for_update().first()
@@ -135,7 +135,7 @@ def _packed(secret: Hidden, more: Mapping[str, Any]) -> Hidden:
     encoded = json.dumps(dict(more)).encode()
     content = Hidden(len(encoded).to_bytes(_LENGTH_OCTETS, "big") + encoded + secret.value)
     if len(content) > MAX_PENDING_OCTETS:
-        raise SecretTooLargeError(MAX_PENDING_OCTETS)
+        raise VaultError(SECRET_TOO_LARGE, kib=MAX_PENDING_OCTETS // 1024)
     return content
 
 
@@ -169,7 +169,7 @@ class CredentialKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CredentialInfo:
-    """The public facts about a credential. expires_at None: it does not expire."""
+    """The public facts about a credential. expires_at: None if it does not expire."""
 
     id: uuid.UUID
     user_id: uuid.UUID
@@ -193,13 +193,13 @@ def store(
     """Store a credential; it replaces the one that this user has for this binding, if any.
 
     `stored_at` is always later than that of the credential before, even if the clock went back. `credential_stored` is
-    sent after the commit. Raises SecretTooLargeError, TooManyCredentialsError, BadBindingError, UserGoneError,
+    sent after the commit. Raises SECRET_TOO_LARGE, TOO_MANY_CREDENTIALS, BAD_BINDING, USER_GONE,
     VaultKeyNotConfiguredError.
     """
     hidden = Hidden(bytes(secret))
     del secret
     if len(hidden) > MAX_SECRET_OCTETS:
-        raise SecretTooLargeError(MAX_SECRET_OCTETS)
+        raise VaultError(SECRET_TOO_LARGE, kib=MAX_SECRET_OCTETS // 1024)
     checked(bound_to)
     user_id = user if isinstance(user, uuid.UUID) else user.pk
     with transaction.atomic():
@@ -232,10 +232,10 @@ def of_user(user_id: uuid.UUID) -> list[CredentialInfo]:
 
 
 def remove(user: User, credential_id: uuid.UUID) -> None:
-    """Delete one credential of the user, as `forget` does. Raises CredentialGoneError."""
+    """Delete one credential of the user, as `forget` does. Raises CREDENTIAL_GONE."""
     row = Credential.objects.filter(user=user, pk=credential_id).values_list("bound_to", flat=True).first()
     if row is None or not forget(user, row):
-        raise CredentialGoneError
+        raise VaultError(CREDENTIAL_GONE)
 
 
 def find_for_users(
@@ -248,18 +248,18 @@ def find_for_users(
 def reveal(credential: CredentialInfo) -> bytes:
     """Decrypt the secret. If the credential was replaced since it was found, this is the new secret.
 
-    Raises CredentialGoneError, VaultKeyMissingError, VaultSealBrokenError, VaultKeyNotConfiguredError.
+    Raises CREDENTIAL_GONE, VaultKeyMissingError, VAULT_SEAL_BROKEN, VaultKeyNotConfiguredError.
     """
     row = Credential.objects.filter(
         pk=credential.id, user_id=credential.user_id, bound_to=credential.bound_to, kind=credential.kind
     ).first()
     if row is None:
-        raise CredentialGoneError
+        raise VaultError(CREDENTIAL_GONE)
     return CREDENTIALS.unseal(row).value
 
 
 def record_activation(credential: CredentialInfo, place: str) -> bool:
-    """Record that the user activated an endpoint (its binding) with this credential; False: it was recorded already."""
+    """Record that the user activated an endpoint (its binding) with this credential; False if that is known already."""
     mine = Activation.objects.filter(user_id=credential.user_id, place=place)
     if mine.filter(credential_id=credential.id).exists():
         return False
@@ -328,14 +328,14 @@ _LENGTH = models.Func(models.F("sealed"), function="octet_length", output_field=
 
 
 def _row(user_id: uuid.UUID, bound_to: str, octets: int) -> Credential:
-    """The locked row of this binding, or a new unsaved row. Raises TooManyCredentialsError, SecretTooLargeError."""
+    """The locked row of this binding, or a new unsaved row. Raises TOO_MANY_CREDENTIALS, SECRETS_TOO_LARGE."""
     mine = Credential.objects.filter(user_id=user_id)
     row = mine.select_for_update().filter(bound_to=bound_to).first()
     if row is None and mine.count() >= MAX_CREDENTIALS:
-        raise TooManyCredentialsError(MAX_CREDENTIALS)
+        raise VaultError(TOO_MANY_CREDENTIALS, limit=MAX_CREDENTIALS)
     others = mine.exclude(bound_to=bound_to).aggregate(octets=models.Sum(_LENGTH))["octets"] or 0
     if others + octets > MAX_USER_OCTETS:
-        raise SecretTooLargeError(MAX_USER_OCTETS, of_all=True)
+        raise VaultError(SECRETS_TOO_LARGE, kib=MAX_USER_OCTETS // 1024)
     return row or Credential(id=uuid.uuid4(), user_id=user_id, bound_to=bound_to)
 
 

@@ -25,7 +25,7 @@ def octets_of(text: str) -> bytes:
 
 
 class Authenticator:
-    """One passkey. count: the value of its counter, which grows with each answer; None: it does not count."""
+    """One passkey. count: the value of its counter, which grows with each answer; None if it does not count."""
 
     def __init__(self, origin: str, rp_id: str, count: int | None = 0) -> None:
         self.origin, self.rp_id, self.count = origin, rp_id, count

@@ -9,6 +9,7 @@ import subprocess
 import urllib.error
 import urllib.request
 from base64 import b64decode
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -30,7 +31,7 @@ def installed() -> bool:
 class Chromium:
     """One window. `with Chromium(folder) as browser: browser.open(address)`
 
-    home: its home folder, with certificates of its own (`client_certificates`); None: that of the account.
+    home: its home folder, with certificates of its own (`client_certificates`); None for that of the account.
     """
 
     def __init__(self, folder: Path, home: Path | None = None) -> None:
@@ -101,7 +102,11 @@ class Chromium:
     def press(self, keys: str) -> None:
         """Type keys, wherever the focus is."""
         actions = [{"type": kind, "value": key} for key in keys for kind in ("keyDown", "keyUp")]
-        self._call("POST", f"{self._session}/actions", {"actions": [{"type": "key", "id": "keys", "actions": actions}]})
+        self.perform([{"type": "key", "id": "keys", "actions": actions}])
+
+    def perform(self, sources: Sequence[dict[str, Any]]) -> None:
+        """Let keys, pointers and wheels act, each with its list of actions (WebDriver, section 15)."""
+        self._call("POST", f"{self._session}/actions", {"actions": list(sources)})
 
     def scripts(self, *, enabled: bool) -> None:
         """Whether pages that are opened from now on may run scripts."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -20,7 +21,7 @@ from .lane import MemoryLane, check_name
 from .tree import MemoryTree, Node
 
 #: (step, side, path) -> its fault, or None. Steps: open, lane, stat, list, mkdir, remove, rename, retr, stor,
-#: checksum, utime, symlink, and midway: after a chunk of a file.
+#: read, checksum, utime, symlink, and midway: after a chunk of a file.
 FaultSource = Callable[[str, Side, str], Fault | None]
 
 
@@ -79,6 +80,8 @@ class MemorySessions:
         self.replaces = False
         #: Whether the servers of both sides may show one storage.
         self.near = False
+        #: Whether servers answer about a path behind the listing that is under way, as those of plain FTP may.
+        self.in_order = False
         #: Whether the servers report the final target of a symlink instead of its text, as the toolkit's does.
         self.resolves_links = False
         #: Sessions taken and not given back, those of lanes included, and the maximum so far.
@@ -163,6 +166,7 @@ class MemorySession:
         self._side = side
         self._tree = sessions.trees[side]
         self._dead = False
+        self._listing_now = asyncio.Lock()
 
     async def _step(self, step: str, path: str) -> None:
         if self._dead:
@@ -181,6 +185,9 @@ class MemorySession:
 
     async def stat(self, path: str) -> Entry:
         await self._step("stat", path)
+        if self._sessions.in_order:
+            async with self._listing_now:
+                pass
         node = self._get(path, follow=False)
         return self._tree.entry(path.rstrip("/").rpartition("/")[2] or "/", node)
 
@@ -192,10 +199,11 @@ class MemorySession:
         entries = [self._tree.entry(name, inner) for name, inner in node.children.items()]
         if self._sessions.hides_dangling:
             entries = [entry for entry in entries if entry.kind != "link"]
-        for start in range(0, len(entries), 500):
-            if start:
-                await self._step("list", path)
-            yield entries[start : start + 500]
+        async with self._listing_now if self._sessions.in_order else nullcontext():
+            for start in range(0, len(entries), 500):
+                if start:
+                    await self._step("list", path)
+                yield entries[start : start + 500]
 
     async def make_directories(self, paths: Sequence[str]) -> Sequence[bool]:
         made: list[bool] = []
@@ -243,6 +251,9 @@ class MemorySession:
     @property
     def algorithms(self) -> Sequence[str]:
         return self._sessions.algorithms[self._side]
+
+    async def check_readable(self, path: str) -> None:
+        await self._step("read", path)
 
     async def checksum(self, path: str, algorithm: str) -> str:
         await self._step("checksum", path)

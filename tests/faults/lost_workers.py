@@ -15,6 +15,7 @@ import os
 import shutil
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -85,7 +86,7 @@ class Outcome:
     """wrong: names of files that are not what they must be. amiss: what else must not be. litter: own names left.
 
     known: wrong files of what remains: a server of others that stands still executes a STOR or a DELE of a client that
-    has disconnected since, on a name that is not our own (docs/decisions/0002-settle-only-what-is-certain.md).
+    has disconnected since, on a name that is not our own (docs/decisions/settlement.md).
     """
 
     loss: Loss | None
@@ -223,7 +224,7 @@ class _FirstWorker:
             await asyncio.sleep(0.002)
 
 
-class _Run:
+class _Run(ABC):
     """A task of two workers. `play` runs it, `judge` looks at the disk when nobody writes any more."""
 
     delete = False
@@ -244,21 +245,21 @@ class _Run:
 
     # ---- what differs
 
-    def set_up(self) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def set_up(self) -> None: ...
 
-    def new_store(self) -> MemoryStore:
-        raise NotImplementedError
+    @abstractmethod
+    def new_store(self) -> MemoryStore: ...
 
     def replace_sources(self) -> None:
-        raise NotImplementedError
+        raise AssertionError("a deletion reads no file")
 
+    @abstractmethod
     def use(self) -> None:
         """The user's part after SUCCEEDED."""
-        raise NotImplementedError
 
-    def judge(self) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def judge(self) -> None: ...
 
     # ---- the story
 

@@ -17,11 +17,13 @@ from tests.fences import open_fence
 from tests.gridftp.ssh_grid import until
 from transferapi.tasks.records import FileRow, TaskEndpoint, TaskSpec
 from workers.engine.control_sessions import ControlSessions
+from workers.engine.ports import TCP
 from workers.session_factory import RealSessions
 from workers.sessions.pool import SessionPool
 from workers.sessions.server_addresses import Place, ServersBySide
 from workers.streaming.host import StreamingHost
-from workers.streaming.opening import open_lane
+from workers.ways.through_service import ThroughService
+from workers.ways.way import Pair
 
 SPEC = TaskSpec("t", False, TaskEndpoint("1", "go#ep1"), TaskEndpoint("2", "go#ep2"), {}, max_sessions=4)
 #: Seconds after which something is canceled: from before the connection to after the login.
@@ -94,7 +96,7 @@ async def test_a_streamed_lane_whose_files_take_too_long_to_stop(place: Arena, p
     """The slice gives the closing half a second; here it gives none."""
     factory = sessions(pool, place.source.port, place.destination.port)
     both = [await factory.session(side) for side in (Side.SOURCE, Side.DESTINATION)]
-    lane = open_lane(both[0], both[1], factory._pool, factory._streams, factory._spec.options)
+    lane = await ThroughService(Pair(both[0], both[1], factory._lanes, TCP)).open()
     (place.root / "large").write_bytes(bytes(20_000_000))
     source, target = place.source.path(place.root / "large"), place.destination.path(place.root / "to")
     lane.feed(FileRow(1, 1, source.decode(), target.decode(), 20_000_000))

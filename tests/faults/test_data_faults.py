@@ -30,9 +30,9 @@ SLACK = 600_000
 PAIRS = [("toolkit", "toolkit"), ("own", "own"), ("toolkit", "own"), ("own", "toolkit")]
 
 
-async def open_lane(*proxies: MisbehavingProxy) -> ThirdPartyLane:
+async def open_lane(*proxies: MisbehavingProxy, stall_timeout: float) -> ThirdPartyLane:
     sessions = [await GridFTPSession.open("127.0.0.1", proxy.port) for proxy in proxies]
-    return ThirdPartyLane(*sessions, parallelism=2, accept_address=lambda _: True, stall_timeout=4.0)
+    return ThirdPartyLane(*sessions, parallelism=2, accept_address=lambda _: True, stall_timeout=stall_timeout)
 
 
 async def outcome(lane: ThirdPartyLane) -> tuple[PairEvent, RangeSet]:
@@ -66,7 +66,7 @@ async def move(place: Arena, cut: Cut) -> None:
         MisbehavingProxy(place.source.port, data=data) as one,
         MisbehavingProxy(place.destination.port) as two,
     ):
-        lane = await open_lane(one, two)
+        lane = await open_lane(one, two, stall_timeout=4.0)
         lane.feed(transfer)
         refused, told = await outcome(lane)
         assert isinstance(refused, FileRefused), refused
@@ -74,7 +74,7 @@ async def move(place: Arena, cut: Cut) -> None:
         assert refused.trusted.total >= told.total > 0, "what markers told is not forgotten"
         before = data.passed
         await end(lane)
-        lane = await open_lane(one, two)
+        lane = await open_lane(one, two, stall_timeout=50.0)
         lane.feed(transfer._replace(ranges=refused.trusted))
         settled, _ = await outcome(lane)
         await end(lane)

@@ -64,6 +64,13 @@ class OddFtp:
         names = sorted(os.listdir(folder))
         return b"".join(self.line(os.path.join(folder, name), verb) + self.end_of_line for name in names)
 
+    def greet(self, session: OddSession) -> None:
+        session.say("220 ready")
+
+    def loses_input(self, verb: str) -> bool:
+        """Whether what has arrived behind this command is thrown away, before it is answered."""
+        return False
+
     # ---- inside
 
     def real(self, path: bytes) -> bytes:
@@ -84,6 +91,7 @@ class OddSession:
     def __init__(self, server: OddFtp, control: socket.socket) -> None:
         self.server = server
         self.control = control
+        self._input = b""
         self._folder = b"/"
         self._offset = 0
         self._renamed = b""
@@ -102,15 +110,38 @@ class OddSession:
 
     def serve(self) -> None:
         try:
-            with self.control, self.control.makefile("rb") as lines:
-                self.say("220 ready")
-                for line in lines:
+            with self.control:
+                self.server.greet(self)
+                while line := self._line():
                     verb, _, argument = line.rstrip(b"\r\n").partition(b" ")
                     self._serve_one(verb.decode("latin-1").upper(), argument)
         except (OSError, ValueError):
             pass
         finally:
             self._close_listener()
+
+    def _line(self) -> bytes:
+        """The next command; b"" at the end of the connection."""
+        while b"\n" not in self._input:
+            data = self.control.recv(65536)
+            if not data:
+                return b""
+            self._input += data
+        line, _, self._input = self._input.partition(b"\n")
+        if self.server.loses_input(line.split(b" ")[0].strip().decode("latin-1")):
+            self.lose_input()
+        return line + b"\n"
+
+    def lose_input(self) -> None:
+        self._input = b""
+        self.control.setblocking(False)
+        try:
+            while self.control.recv(65536):
+                pass
+        except BlockingIOError:
+            pass
+        finally:
+            self.control.setblocking(True)
 
     def _close_listener(self) -> None:
         if self._listener:

@@ -72,7 +72,7 @@ def login(server: SshServer, key: Path) -> SshLogin:
 def nothing_stays() -> Iterator[None]:
     """No thread, whatever a test has met."""
     yield
-    eventually(lambda: not threads(), seconds=10)
+    eventually(lambda: not threads())
 
 
 def threads() -> list[threading.Thread]:

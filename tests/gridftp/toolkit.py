@@ -54,7 +54,7 @@ class GsiFiles:
 
 
 def unprivileged_account() -> pwd.struct_passwd | None:
-    """The account of the servers that tests start as root; None: this is not root. It owns nothing of value."""
+    """The account of the servers that tests start as root; None if this is not root. It owns nothing of value."""
     return pwd.getpwnam(UNPRIVILEGED) if os.geteuid() == 0 else None
 
 

@@ -52,4 +52,4 @@ def institution_site(folder: Path) -> Iterator[Pysaml2Idp]:
             yield idp
         finally:
             server.shutdown()
-            thread.join(10)
+            thread.join(60)

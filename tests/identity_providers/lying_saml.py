@@ -78,7 +78,7 @@ class LyingInstitution:
     not_before: float = -60
     not_after: float = 300
     issued: float = 0
-    #: Seconds since the person was asked last, as AuthnInstant says; None: it is left out.
+    #: Seconds since the person was asked last, as AuthnInstant says; None if it is left out.
     asked_before: float | None = 0
     request_id: str = ""
     key: rsa.RSAPrivateKey = field(default_factory=new_key)

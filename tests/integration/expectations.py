@@ -33,7 +33,7 @@ class Row:
     """The statuses of one route, where `<str:thing>` in it and "{thing}" in body and query are alice's things.
 
     alice: who owns them. bob: with whom they are shared (None: 404, and what alice gets where there are none).
-    public: what bob and charlie get where it is about an endpoint and that is public (None: it is not about one).
+    public: what bob and charlie get where it is about an endpoint and that is public (None if it is not about one).
     anonymous: without a token. 502 means that it was allowed: the address gate refuses to go where they are.
     """
 
@@ -284,6 +284,8 @@ EXPECTED: dict[tuple[str, str], Row] = {
     ("POST", "connect/setup"): Row(403, body={"secret": "x", "request": CSR}, anonymous=403, directory=True),
     ("POST", "connect/renew"): Row(403, body={"chain": "x", "signature": "x"}, anonymous=403, directory=True),
     ("GET", "connect/version"): Row(200, anonymous=200, directory=True),
+    ("GET", "connect/tunnel"): Row(307, anonymous=307, directory=True),
+    ("GET", f"{V}/long_body"): Row(204, directory=True, query="?resource=/v0.10/transfer&length=2000000"),
     ("GET", f"{V}/openapi"): Row(200, anonymous=200),
 }
 
@@ -369,7 +371,7 @@ def _timer(owner: User, source: Endpoint, destination: Endpoint) -> Timer:
 
 def _endpoint(owner: User, name: str, *, public: bool) -> Endpoint:
     fields = {"name": name, "display_name": name, "public": public}
-    return registry.create(owner, fields, [ServerSpec.parse("ftp://127.0.0.1:1")])
+    return registry.create(owner, fields, [ServerSpec.parse("ftp://nowhere.invalid:1")])
 
 
 def _about(endpoint: Endpoint) -> Things:

@@ -37,7 +37,7 @@ from tests.secrets_search import search
 from tests.servers.mail_server import MailServer
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.toolkit, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.toolkit, pytest.mark.own_interpreter, pytest.mark.timeout(180)]
 
 ADDRESS = "carol@example.org"
 PASSPHRASE = "a passphrase that nobody else has"
@@ -252,7 +252,7 @@ def test_a_task_without_a_credential_is_not_begun(carol: Carol, sites: Sites) ->
     task_id = carol.transfer(
         sites.source, f"{sites.here}/x", sites.destination, f"{sites.there}/x", skip_activation_check=True
     )
-    task = carol.until(task_id, "INACTIVE", seconds=20)
+    task = carol.until(task_id, "INACTIVE", seconds=60)
     name = carol.call("GET", f"/endpoint/{sites.destination}")["canonical_name"]
     assert task["nice_status"] == "NO_CREDENTIALS"
     assert f"{name} (the destination)" in task["nice_status_details"]
@@ -269,7 +269,7 @@ def test_an_identity_that_the_server_does_not_know_waits_for_another_one(
     carol.push_proxy(sites.source, identity_of("somebody else"))
     carol.push_proxy(sites.destination, sites.at_destination)
     task_id = carol.transfer(sites.source, f"{sites.here}/x", sites.destination, f"{sites.there}/x")
-    task = carol.until(task_id, "INACTIVE", seconds=20)
+    task = carol.until(task_id, "INACTIVE", seconds=60)
     assert task["nice_status"] == "AUTH"
     assert "(the source) refused the login" in task["nice_status_details"]
     carol.push_proxy(sites.source, sites.at_source)
@@ -297,7 +297,7 @@ def test_a_user_who_was_revoked_after_giving_a_credential_waits_for_another_one(
     lists = [Path(shutil.copy(path, trusted)) for path in revoking.certificates.glob("*.r0")]
     try:
         task_id = carol.transfer(*ask)
-        task = carol.until(task_id, "INACTIVE", seconds=20)
+        task = carol.until(task_id, "INACTIVE", seconds=60)
         assert task["nice_status"] == "NO_CREDENTIALS"
         assert "(the destination). The credential was revoked by its authority." in task["nice_status_details"]
         carol.push_proxy(sites.destination, sites.at_destination)
@@ -359,10 +359,10 @@ def test_a_credential_ends_in_mid_transfer_and_a_new_one_finishes_it(
         assert f"/v0.10/endpoint/{sites.source}/activate" in task["nice_status_details"]
         assert task["bytes_transferred"] > 0, "it was under way"
         assert task["files_transferred"] == 0
-    eventually(lambda: waiting_mails(mail_server, before), seconds=20)
+    eventually(lambda: waiting_mails(mail_server, before))
     carol.push_proxy(sites.source, sites.at_source)
     renewed = datetime.now(UTC)
-    eventually(lambda: all("UNPAUSED" in carol.codes(task_id) for task_id in task_ids), seconds=20)
+    eventually(lambda: all("UNPAUSED" in carol.codes(task_id) for task_id in task_ids))
     for task_id in task_ids:
         (told,) = (event["time"] for event in carol.events(task_id) if event["code"] == "UNPAUSED")
         assert datetime.fromisoformat(told) - renewed < timedelta(seconds=4), "within 5 s; times are whole seconds"
@@ -397,7 +397,7 @@ def test_a_deactivation_stops_what_is_under_way_and_a_new_activation_goes_on(car
         task_id = carol.transfer(sites.source, f"{sites.here}/large", sites.destination, f"{sites.there}/large")
         eventually(lambda: carol.task(task_id)["bytes_transferred"] > 0)
         assert carol.call("POST", f"/endpoint/{sites.destination}/deactivate")["code"] == "Deactivated"
-        task = carol.until(task_id, "INACTIVE", seconds=20)
+        task = carol.until(task_id, "INACTIVE", seconds=60)
     assert "(the destination)" in task["nice_status_details"]
     carol.push_proxy(sites.destination, sites.at_destination)
     assert carol.wait(task_id, timeout=60)["status"] == "SUCCEEDED", carol.events(task_id)
@@ -434,7 +434,7 @@ def test_one_passphrase_serves_all_endpoints_of_a_myproxy_server(
     one, two = (carol.gsi_endpoint(gsi_server_factory(workspace / name), **server) for name in ("one", "two"))
     random_file(workspace / "one" / "file", MB)
     task_id = carol.transfer(one, f"{workspace}/one/file", two, f"{workspace}/two/file", skip_activation_check=True)
-    task = carol.until(task_id, "INACTIVE", seconds=20)
+    task = carol.until(task_id, "INACTIVE", seconds=60)
     assert f"MyProxy server 127.0.0.1:{portal.port}" in task["nice_status_details"]
     answer = carol.activate(one, "myproxy", hostname=server["myproxy_server"], username="carol", passphrase=PASSPHRASE)
     assert answer["code"] == "Activated.MyProxyCredential"
@@ -480,12 +480,12 @@ def test_a_credential_that_has_ended_is_renewed_from_the_mail_by_one_form(
             mails = waiting_mails(mail_server, before)
             return [found for mail in mails for found in link_of_source.findall(mail.get_content())]
 
-        eventually(links, seconds=20)
+        eventually(links)
         [link] = links()
         browser.open(link)
         browser.type("input[name='myproxy.username']", "carol")
         browser.type("input[name='myproxy.passphrase']", PASSPHRASE + ENTER)
-        eventually(lambda: carol.task(task_id)["status"] != "INACTIVE", seconds=30)
+        eventually(lambda: carol.task(task_id)["status"] != "INACTIVE")
     assert carol.wait(task_id, timeout=60)["status"] == "SUCCEEDED", carol.events(task_id)
     assert same(sites, "large")
 

@@ -48,7 +48,7 @@ def test_a_task_keeps_to_the_limits_of_both_its_endpoints(service: Api, site: Ma
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_has_run_is_what_is_foretold(service: Api, site: MakeSite, kind: str) -> None:
+def test_what_has_run_is_what_is_forecast(service: Api, site: MakeSite, kind: str) -> None:
     source, destination = site("a", kind), site("b", kind)
     for number in range(20):
         (source.folder / f"file{number}").write_bytes(bytes([number]) * 1_000_000)

@@ -64,7 +64,7 @@ def test_a_takeover_is_in_the_same_trace(give_schema: Callable[[Path], object], 
         mine = lambda: [span for span in list(collector.spans) if span.facts.get("waybill.task") == task_id]  # noqa: E731
         # The first worker has sent spans of its own before it is killed: they do not wait for the end of the task.
         eventually(lambda: any(span.name == "lease" or span.service == "waybill-worker" for span in collector.spans))
-        eventually(lambda: api.call("GET", f"/task/{task_id}")["bytes_transferred"] > 0, seconds=60)
+        eventually(lambda: api.call("GET", f"/task/{task_id}")["bytes_transferred"] > 0)
         kill_workers(api)
         task = api.wait(task_id, timeout=120)
         assert task["status"] == "SUCCEEDED"

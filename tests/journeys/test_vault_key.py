@@ -24,7 +24,7 @@ from tests.gridftp.toolkit import ToolkitServer
 from tests.instance import Api, instance
 from tests.secrets_search import search
 
-pytestmark = [pytest.mark.toolkit, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.toolkit, pytest.mark.own_interpreter, pytest.mark.timeout(240)]
 
 PASSPHRASE = "the horse & the battery"
 

@@ -85,7 +85,7 @@ def test_a_connection_that_ends_over_a_checksum_costs_no_transfer(service: Api, 
     assert told["code"].startswith("CONNECTION_")
 
 
-def test_a_time_that_cannot_be_kept_is_told_once_and_fails_nothing(service: Api, site: MakeSite) -> None:
+def test_a_time_that_cannot_be_kept_is_reported_once_and_fails_nothing(service: Api, site: MakeSite) -> None:
     a, b = site("a", "own"), site("b", "bad disk")
     for name in ("timeless1", "timeless2", "other"):
         (a.folder / name).write_bytes(name.encode())

@@ -32,7 +32,7 @@ def web() -> Iterator[int]:
         yield server.server_port
     finally:
         server.shutdown()
-        thread.join(10)
+        thread.join(60)
         server.server_close()
 
 
@@ -65,7 +65,7 @@ def _serve(client: socket.socket, web_port: int, relay_port: int) -> None:
             back = threading.Thread(target=_copy, args=(server, client), daemon=True)
             back.start()
             _copy(client, server)
-            back.join(10)
+            back.join(60)
 
 
 def _copy(source: socket.socket, target: socket.socket) -> None:

@@ -177,7 +177,7 @@ class Sentinels:
             )
             words = [*redis_program(self._folder, self._watched.tls), str(rules), "--sentinel"]
             self._processes.append(spawn(words, log=self._folder / f"sentinel-{port}.log"))
-        eventually(self._know_each_other, seconds=60)
+        eventually(self._know_each_other)
 
     def _know_each_other(self) -> bool:
         states = [self.state(port) for port in self.ports]

@@ -1,4 +1,4 @@
-"""A real nginx or Caddy in front of a real web server: with our configuration, or with one of the test."""
+"""A real nginx or HAProxy in front of a real web server: with our configuration, or with one of the test."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Self
+from typing import NamedTuple, Self
 
 from deploy.stack.child import spawn, stop
 from deploy.stack.free_ports import free_port
@@ -24,6 +24,10 @@ _PATH = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin"])
 
 def installed() -> bool:
     return shutil.which("nginx", path=_PATH) is not None
+
+
+def haproxy_installed() -> bool:
+    return shutil.which("haproxy", path=_PATH) is not None
 
 
 class Nginx:
@@ -77,33 +81,42 @@ class Nginx:
         shutil.rmtree(self.folder)
 
 
+class Haproxy(NamedTuple):
+    """Its ports: the one with its options, and that for http."""
+
+    port: int
+    redirect_port: int
+
+
 @contextmanager
-def caddy(web: str, relay: str = "127.0.0.1:9", events: str = "") -> Iterator[int]:
-    """Run Caddy with our Caddyfile; gives its port. web, relay, events: addresses with ports."""
-    port, folder = free_port(), Path(tempfile.mkdtemp(prefix="waybill-caddy-"))
+def haproxy(web: str, options: str = "proto h1", **values: str) -> Iterator[Haproxy]:
+    """Run HAProxy with our configuration. web: address and port. values: more variables, such as RELAY."""
+    ports, folder = Haproxy(free_port(), free_port()), Path(tempfile.mkdtemp(prefix="waybill-haproxy-"))
     given = {
-        "WAYBILL_FRONT_SITE": f"http://127.0.0.1:{port}, http://localhost:{port}",
-        "WAYBILL_FRONT_OPTIONS": "bind 127.0.0.1",
-        "WAYBILL_REQUEST_SECONDS": "60",
-        "WAYBILL_WEB": web,
-        "WAYBILL_EVENTS": events or web,
-        "WAYBILL_RELAY": relay,
-        "HOME": str(folder),
-        "XDG_CONFIG_HOME": str(folder),
-        "XDG_DATA_HOME": str(folder),
+        "FRONT_LISTEN": f"127.0.0.1:{ports.port}",
+        "FRONT_OPTIONS": options,
+        "FRONT_REDIRECT": f"127.0.0.1:{ports.redirect_port}",
+        "FRONT_SECRET": "",
+        "PUBLIC_URL": "https://data.example.org",
+        "REQUEST_SECONDS": "60",
+        "WEB": web,
+        "WEB_SECOND": web,
+        "EVENTS": web,
+        "RELAY": "127.0.0.1:9",
     }
-    words = ["caddy", "run", "--adapter", "caddyfile", "--config", str(FOLDER / "caddy" / "Caddyfile")]
+    environment = {f"WAYBILL_{name}": text for name, text in (given | values).items()}
+    words = [str(shutil.which("haproxy", path=_PATH)), "-W", "-db", "-f", str(FOLDER / "haproxy" / "haproxy.cfg")]
     log = folder / "log"
-    process = spawn(words, log=log, env={**os.environ, **given})
+    process = spawn(words, log=log, env={**os.environ, **environment})
 
     def answers() -> bool:
         with socket.socket() as probe:
-            return probe.connect_ex(("127.0.0.1", port)) == 0
+            return probe.connect_ex(("127.0.0.1", ports.redirect_port)) == 0
 
     try:
         eventually(lambda: process.poll() is not None or answers())
         assert process.poll() is None, log.read_text()
-        yield port
+        yield ports
     finally:
         stop(process)
         shutil.rmtree(folder)

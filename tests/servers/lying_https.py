@@ -43,7 +43,7 @@ class LyingServer:
     def __exit__(self, *exc: object) -> None:
         self._stopping.set()
         for thread in self._threads:
-            thread.join(10)
+            thread.join(60)
         self._listener.close()
 
     def _begin(self, work: Callable[..., None], *arguments: object) -> None:
@@ -57,7 +57,7 @@ class LyingServer:
 
     def _serve(self, connection: socket.socket) -> None:
         with contextlib.suppress(OSError), connection:
-            connection.settimeout(2)
+            connection.settimeout(20)
             if self._context:
                 with self._context.wrap_socket(connection, server_side=True) as secure:
                     self._talk(secure)

@@ -34,7 +34,7 @@ class MailServer:
         self._listener.close()
         for connection in self._open:
             connection.close()
-        self._thread.join(10)
+        self._thread.join(60)
 
     def _serve(self) -> None:
         while True:

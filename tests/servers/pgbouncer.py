@@ -48,7 +48,7 @@ def pgbouncer(server: Postgres, folder: Path, mode: str, *, ignore: str = "optio
     process = spawn(words, log=log, env=dict(os.environ), cwd=Path("/"))
     url = f"postgresql://{ROLE}@127.0.0.1:{port}/waybill"
     try:
-        eventually(lambda: _answers(url) or process.poll() is not None, seconds=30)
+        eventually(lambda: _answers(url) or process.poll() is not None)
         assert process.poll() is None, log.read_text()
         yield url
     finally:

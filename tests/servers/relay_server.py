@@ -54,7 +54,7 @@ class RelayServer:
         async def read() -> T:
             return what(self.relay)
 
-        return asyncio.run_coroutine_threadsafe(read(), self.loop).result(10)
+        return asyncio.run_coroutine_threadsafe(read(), self.loop).result(60)
 
 
 @contextmanager
@@ -80,14 +80,14 @@ def relay_server(
     thread = threading.Thread(target=run, name="relay")
     thread.start()
     try:
-        assert ready.wait(10)
+        assert ready.wait(90)
         settings.RELAY = found[0].relay.address
         settings.PUBLIC_URL = f"http://{HOST}:{found[0].port}"
         yield found[0]
     finally:
         if found:
             found[0].loop.call_soon_threadsafe(stopped.set)
-        thread.join(10)
+        thread.join(90)
 
 
 def make_identity(owner: User, name: str) -> tuple[Endpoint, AgentIdentity]:
@@ -147,7 +147,7 @@ def agent(
         yield running
     finally:
         tunnel.stop()
-        thread.join(10)
+        thread.join(90)
         for one in controls:
             one.close()
         assert not thread.is_alive()

@@ -79,7 +79,7 @@ class ShellServer:
         return transport
 
     def sessions(self) -> int:
-        return self.listener.admission.sessions
+        return self.listener.state.admission.sessions
 
 
 @contextmanager
@@ -94,5 +94,5 @@ def shell_server(folder: Path, **bounds: Any) -> Iterator[ShellServer]:
         yield ShellServer(listener, folder)
     finally:
         listener.stop()
-        thread.join(10)
+        thread.join(60)
         listener.close()

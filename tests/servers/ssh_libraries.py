@@ -22,7 +22,7 @@ _HOST, _PORT, _USER, _IDENTITY = 0, 2, 4, 6
 
 
 def library(name: str) -> str | None:
-    """The file of the library; None: it is not installed."""
+    """The file of the library; None if it is not installed."""
     return ctypes.util.find_library({"libssh": "ssh", "libssh2": "ssh2"}[name])
 
 

@@ -101,7 +101,7 @@ PURE = (
         f"endpoints.gridftp.third_party.{stem}"
         for stem in ("pair", "pair_states", "listening_source", "listening_states", "slots", "steps", "outcomes")
     ),
-    *(f"identity.gsi.{stem}" for stem in ("der", "distinguished_names", "x509", "signing_policy", "name_constraints")),
+    *(f"identity.gsi.{stem}" for stem in ("der", "distinguished_names", "x509", "signing_policy")),
     *("identity.gsi.certificate_path", "identity.gsi.host_check", "identity.gsi.name_parsing"),
 )
 

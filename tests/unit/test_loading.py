@@ -42,3 +42,17 @@ sys.exit(" ".join(new) if len(new) > 10 else 0)
 """
     ran = subprocess.run([sys.executable, "-c", script], cwd=CHECKOUT, capture_output=True, text=True, check=False)
     assert (ran.returncode, ran.stderr) == (0, "")
+
+
+def test_what_is_loaded_before_programs_of_tests_are_forked_exists_and_reads_no_settings() -> None:
+    """Settings that are read before the fork would be those of all programs."""
+    script = """
+import importlib, sys
+from tests import forking
+for name in forking._LOADED:
+    importlib.import_module(name)
+from django.conf import settings
+sys.exit("transferapi.settings" if "transferapi.settings" in sys.modules or settings.configured else 0)
+"""
+    ran = subprocess.run([sys.executable, "-c", script], cwd=CHECKOUT, capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stderr) == (0, "")

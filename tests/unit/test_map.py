@@ -21,6 +21,14 @@ _PLACE = re.compile(r"`([\w/]+\.py)`\s+`([A-Za-z_][\w.]*)`")
 _PATH = re.compile(r"`((?:[\w.-]+/)+[\w.-]*)`")
 _LINK = re.compile(r"\]\(([^)#\s]*)(#[^)\s]+)?\)")
 _TRUTH = re.compile(r"\btruth (\d+)")
+#: A page that a comment or a docstring cites: its path, or its name at the root.
+_PAGE = re.compile(r"\b(docs/(?:[a-z-]+/)*[a-z-]+\.md|docs/decisions/\w[\w.-]*\w|(?<!/)[A-Z]+\.md)\b")
+#: These write pages of their own into a folder of the test.
+_INVENTED = frozenset({"tests/unit/test_prose.py"})
+DECISIONS = DOCS / "decisions" / "README.md"
+#: The last section of a page of decisions: entries with a date, each of them of one or several lines.
+_HISTORY = re.compile(r"\n## History\n\n(?:- \d{4}-\d{2}-\d{2}: .+\n(?:  .+\n)*)+\Z")
+_NUMBERED = re.compile(r"decisions/\d\S*|\b[Dd]ecisions? \[?\d+|\[0\d{3}\]\(")
 
 
 def name_of(path: Path) -> str:
@@ -66,6 +74,8 @@ def names_in(path: str) -> set[str]:
             found |= {f"{node.name}.{one.name}" for one in inner}
         if isinstance(node, ast.Assign):
             found |= {one.id for one in node.targets if isinstance(one, ast.Name)}
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            found.add(node.target.id)
     return found
 
 
@@ -148,14 +158,15 @@ def test_every_truth_that_the_code_cites_is_in_the_map() -> None:
 
 
 def test_every_page_that_the_code_cites_exists() -> None:
-    pages = {name for name in tracked() if name.endswith(".md")}
-    cited = {
-        (name, found)
-        for name, path in modules().items()
-        for found in re.findall(r"\b(docs/[\w./-]*\w|[\w-]+\.md)\b", path.read_text())
-    }
+    texts = {name: (ROOT / name).read_text() for name in tracked() if is_source(name)}
+    cited = {(name, page) for name, text in texts.items() for page in _PAGE.findall(text)}
     assert cited
-    assert [(name, one) for name, one in sorted(cited) if not any(page.startswith(one) for page in pages)] == []
+    assert [one for one in sorted(cited) if one[1] not in tracked()] == []
+
+
+def is_source(name: str) -> bool:
+    """Whether the file has comments or docstrings that cite pages; the pages of tests of texts are invented."""
+    return name.endswith((".py", ".toml", ".yml", ".sh", "Makefile")) and name not in _INVENTED
 
 
 def test_the_readme_has_at_most_two_screens() -> None:
@@ -176,6 +187,19 @@ def test_moved_modules_are_at_their_new_place_only() -> None:
         assert [path for path in _PATH.findall(now) if not (ROOT / path).exists()] == []
 
 
-def test_the_title_of_a_decision_begins_with_its_number() -> None:
-    pages = sorted((DOCS / "decisions").glob("*.md"))
-    assert [page.name for page in pages if not page.read_text().startswith(f"# {page.name[:4]}. ")] == []
+def test_a_page_of_decisions_ends_with_its_dated_history() -> None:
+    pages = set((DOCS / "decisions").glob("*.md")) - {DECISIONS}
+    assert pages
+    assert [name_of(page) for page in sorted(pages) if not _HISTORY.search(page.read_text())] == []
+
+
+def test_the_overview_of_decisions_has_every_page() -> None:
+    linked = {target for target, _ in _LINK.findall(DECISIONS.read_text())}
+    assert {page.name for page in (DOCS / "decisions").glob("*.md")} == linked | {DECISIONS.name}
+
+
+def test_no_text_names_a_decision_by_a_number() -> None:
+    """Numbers end with the pages that had them: a subject keeps its name. The overview has the numbers of before."""
+    texts = [name for name in tracked() if is_source(name) or name.endswith(".md")]
+    named = {name: found for name in texts if (found := _NUMBERED.findall((ROOT / name).read_text()))}
+    assert named == {}

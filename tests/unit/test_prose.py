@@ -15,6 +15,8 @@ BAD = [
     ("docs/page.md", "The server tells the client.\n", "does not 'tell'"),
     ("tests/some.py", '"""What it does."""\n', "begin a sentence with its subject"),
     ("tests/some.py", 'MARK = "#"  # What it is\n', "begin a sentence with its subject"),
+    ("tests/some.py", '"""The name; None: it has none."""\n', "write 'None if it ...'"),
+    ("tests/some.py", 'NAME = 1  # "": there is none\n', "write 'None if it ...'"),
     ("webui/some.py", 'WHY = _("A number is wanted.")\n', "term of the field"),
     ("workers/some.py", 'say(f"The owner of {name} sees his files.")\n', "not 'he'"),
     ("webui/templates/page.html", '<p class="x">{% translate "States that it is told" %}</p>\n', "does not 'tell'"),
@@ -23,12 +25,15 @@ BAD = [
     ("transferapi/patience.py", "", "term of the field"),
     ("endpoints/some.py", "LONGEST_PATIENCE = 1\n", "term of the field"),
     ("endpoints/some.py", "class SessionWallet: ...\n", "term of the field"),
+    ("tests/some.py", "def test_a_fault_is_told() -> None: ...\n", "does not 'tell'"),
+    ("tests/some.py", "def test_a_user_sees_his_tasks() -> None: ...\n", "not 'he'"),
 ]
 GOOD = [
     ("webui/templates/page.html", '<circle class="hub"/><p>GitHub</p>\n'),
     ("webui/locale/de/some.po", 'msgid "Weeks"\nmsgstr "Tell und his"\n'),
     ("webui/some.py", 'PATH = "wallet"\n'),
     ("tests/some.py", 'PATH = "# What his is"\n'),
+    ("tests/some.py", 'def some() -> None:  # seconds; None: no limit\n    """Seconds; False if it has none."""\n'),
     ("docs/picture.png", "\N{SNOWMAN} his\n"),
     ("docs/page.md", "`patience.turn` was a function.\n"),
 ]

@@ -12,7 +12,7 @@ from .declaration import Variable
 from .values import Whole
 
 MB, GB = 1 << 20, 1 << 30
-#: Octets of the longest body that the web server accepts (`deploy.web.connections`, `deploy/front`).
+#: Octets of the longest body that the web server accepts (`deploy/front`).
 MAX_BODY = 256 * MB
 _WHOLE = Whole(1, 10**15 - 1)
 

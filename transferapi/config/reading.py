@@ -14,16 +14,83 @@ from urllib.parse import urlsplit
 
 from identity.federation.providers import parse_providers
 from identity.hidden import Secret
+from transferapi.traces import settings
 from transferapi.traces.settings import is_clear
 
 from . import limits as request_limits
 from . import sections as by_area
-from . import urls
-from .declaration import Variable
+from . import urls, values
+from .declaration import Variable, secret, variable
 from .limits import RequestLimits
-from .processes import ProcessSettings
 from .secret_files import secret_text, variable_of
-from .traces import TraceSettings
+from .values import Whole
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProcessSettings:
+    """The processes that `waybill run` starts."""
+
+    web_host: str = variable(
+        "WAYBILL_WEB_HOST",
+        values.address,
+        "127.0.0.1",
+        "address at which `waybill run web` and `waybill run events` listen (default 127.0.0.1; 0.0.0.0 or :: for all)",
+    )
+    web_peer: str = variable(
+        "WAYBILL_WEB_PEER",
+        lambda text: values.name_and_port(text) if text else "",
+        "",
+        "name:port of another web server behind the same server in front; while it answers, this one listens only "
+        "after it has loaded the application",
+    )
+    events_port: int = variable(
+        "WAYBILL_EVENTS_PORT", values.port, "8004", "port of `waybill run events`, the events server (default 8004)"
+    )
+    web_processes: int = variable(
+        "WAYBILL_WEB_PROCESSES",
+        Whole(1, 256, "processes"),
+        "2",
+        "processes of the web server (default 2); two for each core is enough",
+    )
+    web_threads: int = variable(
+        "WAYBILL_WEB_THREADS",
+        Whole(1, 256, "threads"),
+        "8",
+        "requests that one process of the web server works on at a time (default 8); each may hold a connection to "
+        "PostgreSQL",
+    )
+    worker_threads: int = variable(
+        "WAYBILL_WORKER_THREADS",
+        Whole(1, 256, "threads"),
+        "16",
+        "tasks that one worker process moves at a time (default 16)",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TraceSettings:
+    """Traces of tasks, for an OpenTelemetry collector."""
+
+    traces: str = variable(
+        "WAYBILL_TRACES",
+        settings.collector,
+        "",
+        "the OTLP/HTTP receiver of an OpenTelemetry collector, such as http://127.0.0.1:4318; its path is /v1/traces "
+        "where none is given (default: no traces)",
+    )
+    #: Lines; `traces.settings.headers` reads them.
+    traces_headers: Secret | None = secret(
+        "WAYBILL_TRACES_HEADERS",
+        settings.headers,
+        "headers for the collector, one a line, such as Authorization: Bearer ... (or ..._FILE; default: none)",
+    )
+    traces_ratio: float = variable(
+        "WAYBILL_TRACES_RATIO",
+        settings.ratio,
+        "1",
+        "the part of all submissions that is traced, 0 to 1, such as 0.05 (default 1)",
+    )
+
 
 #: Seconds of a request that remain for its response after the longest operation.
 ANSWER_SECONDS = 10
@@ -62,7 +129,7 @@ class Config(
 
     @property
     def front_tls(self) -> str:
-        """Where this host reaches the TLS of the front server, as host:port; "": there is none."""
+        """Where this host reaches the TLS of the front server, as host:port; "" if there is none."""
         public = urlsplit(self.public_url)
         if public.scheme != "https" or self.tls_certificate is not None:
             return ""

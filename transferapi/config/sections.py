@@ -9,9 +9,9 @@ from pathlib import Path
 from endpoints.addresses.openings import AllowedTarget, parse_openings
 from endpoints.connect.relay_address import DataPorts, RelayAddress, parse_data_ports
 from endpoints.connect.relay_address import parse as parse_relay_address
+from identity.federation import saml_sources
 from identity.federation.myproxy import MyProxyProvider, parse_servers
 from identity.federation.providers import parse_providers
-from identity.federation.saml import sources as saml_sources
 from identity.hidden import Secret
 from identity.issuers.oauth_clients import clients_of
 from identity.provider import signing_key_file
@@ -88,6 +88,12 @@ class InstanceSettings:
         "10",
         "connections of those that PostgreSQL allows which workers leave to the web server (default 10)",
     )
+    task_days: int = variable(
+        "WAYBILL_TASK_DAYS",
+        values.task_days,
+        "365",
+        "days for which the record of a completed task is kept, 31 to 36500 (default 365; 0: for ever)",
+    )
     #: `config.reading` puts both passwords into the addresses.
     database_password: Secret | None = secret(
         "WAYBILL_DATABASE_PASSWORD",
@@ -158,7 +164,8 @@ class WebSettings:
         "WAYBILL_TLS_CERTIFICATE",
         values.file_or_none,
         "",
-        "certificate chain (PEM file) with which the web server ends TLS itself (default: it speaks http)",
+        "certificate chain (PEM file) with which the web server ends TLS itself: in a laboratory, or for client "
+        "certificates with proxies (default: it speaks http)",
     )
     tls_key: Path | None = variable(
         "WAYBILL_TLS_KEY", values.file_or_none, "", "private key (PEM file) of that certificate"
@@ -302,7 +309,7 @@ class SignInSettings:
         "",
         "certificates (PEM file) of the keys that sign these metadata (default: files are believed, addresses not)",
     )
-    #: PEM; `identity.federation.saml.requests` reads it.
+    #: PEM; `identity.federation.saml` reads it.
     saml_key: Secret | None = secret(
         "WAYBILL_SAML_KEY",
         saml_sources.check_key,
@@ -374,7 +381,7 @@ class RelaySettings:
         "WAYBILL_RELAY",
         parse_relay_address,
         "127.0.0.1:8003",
-        "where `waybill relay` is reached, host:port or unix:/path (default 127.0.0.1:8003; `make up` has a socket)",
+        "where `waybill relay` is reached, host:port or unix:/path (default 127.0.0.1:8003; `make up` chooses a port)",
     )
     relay_listen: RelayAddress | None = variable(
         "WAYBILL_RELAY_LISTEN",

@@ -64,7 +64,7 @@ class _Address:
 
 
 def _split(url: str) -> _Address:
-    """Raises ValueError."""
+    """Parse an address that may name several hosts. Raises ValueError."""
     found = _URL.fullmatch(url)
     if found is None:
         raise ValueError("it is no address, such as redis://:password@host:port/0")
@@ -177,7 +177,7 @@ class Sentinels:
     #: The account at the Sentinels themselves, which is another one.
     sentinel_username: str
     sentinel_password: str
-    #: Arguments of redis-py for the certificates of all; None: there is no TLS.
+    #: Arguments of redis-py for the certificates of all; None if there is no TLS.
     certificates: Mapping[str, Any] | None = None
 
     def account(self) -> dict[str, str]:

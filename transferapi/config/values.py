@@ -40,6 +40,8 @@ port = Whole(1, 65535)
 octets_a_second = Whole(1000, 10**12 - 1, "octets a second", zero=True)
 #: At least what the trigger of the table demands (identity, migration 0036); 0: no end.
 audit_days = Whole(30, 36_500, "days", zero=True)
+#: More than the 30 days for which the history of a task is kept; 0: no end.
+task_days = Whole(31, 36_500, "days", zero=True)
 
 
 def address(text: str) -> str:

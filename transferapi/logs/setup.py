@@ -26,7 +26,7 @@ def configuration(level: str, form: str) -> dict[str, Any]:
         "filters": {
             "short": {"()": "django.utils.log.CallbackFilter", "callback": _without_traceback},
             "outages": {"()": "transferapi.outages.log_filter.OutageFilter"},
-            "repeats": {"()": "transferapi.logs.repeats.BoundRepeats"},
+            "repeats": {"()": "transferapi.logs.formats.BoundRepeats"},
         },
         "handlers": {
             "stderr": {

@@ -4,9 +4,9 @@ No setting of the server helps where the server hangs, and psycopg2 waits for ev
 began, and a thread (`watch`) looks at those that take long: it opens a connection of its own, and where this is not
 answered, the server hangs. Then the thread shuts down the sockets of all connections, which raises OperationalError in
 every operation. A statement that is merely slow goes on, because a server that works answers the thread. Nothing is
-asked while no operation takes long. Why not psycopg2's wait callback: docs/decisions/0068-outages.md.
+asked while no operation takes long. Why not psycopg2's wait callback: docs/decisions/outages-and-connections.md.
 
-The threads of such a process share its connections (docs/decisions/0099-connections-that-threads-share.md).
+The threads of such a process share its connections (docs/decisions/outages-and-connections.md).
 """
 
 from __future__ import annotations
@@ -59,8 +59,9 @@ class ConnectionBounds(NamedTuple):
 OF_REQUESTS, IN_BACKGROUND = DatabaseTimeouts(1.5, 0.5, 0.8), DatabaseTimeouts(10.0, 2.0, 3.0)
 #: Seconds for a new connection at most where there are several hosts, one of which may be away.
 ONE_OF_SEVERAL = 3.0
-#: Seconds between two looks at all connections: at least, and as a part of those after which an operation takes long.
-_LOOK, _PART = 0.2, 0.2
+#: Seconds between two looks at all connections while there are operations: at least, and as a part of those after which
+#: an operation takes long. Without operations, seconds between two searches for connections that nobody uses.
+_LOOK, _PART, _REST = 0.2, 0.2, 5.0
 #: Connections of a process above which a new one is opened only where no thread gives one back in these seconds: jobs
 #: that begin together need a few milliseconds each, and a new connection costs PostgreSQL more.
 FEW, BRIEF_WAIT = 2, 0.03
@@ -79,6 +80,8 @@ _bounds = ConnectionBounds()
 _opening = 0
 _said_at = float("-inf")
 _connections: weakref.WeakSet[WatchedConnection] = weakref.WeakSet()
+#: Set by each operation: without one there is nothing to look at.
+_under_way = threading.Event()
 _lock = threading.Lock()
 #: For libpq, from the last connection.
 _reached_by: Mapping[str, Any] = {}
@@ -110,6 +113,8 @@ class WatchedConnection(psycopg2.extensions.connection):
         """Around what waits for the server."""
         global _answered_at
         self.since = time.monotonic()
+        if not _under_way.is_set():
+            _under_way.set()
         try:
             yield
             _answered_at = time.monotonic()
@@ -204,6 +209,8 @@ def connect(
     _reached_by = parameters
     if not outage.is_watching():
         return opening(parameters)
+    if (kept := SHARED.take()) is not None:
+        return kept
     until = time.monotonic() + lengthened(_timeouts.connect)
     wait = BRIEF_WAIT if open_now() >= FEW else 0.0
     while True:
@@ -327,7 +334,7 @@ def _may_be_used_again(connection: WatchedConnection) -> bool:
 
 
 def application_name() -> str:
-    """The name of this process in the list of sessions of PostgreSQL; "": it has none."""
+    """The name of this process in the list of sessions of PostgreSQL; "" if it has none."""
     return f"waybill {_bounds.role} {os.getpid()}" if _bounds.role else "waybill"
 
 
@@ -394,6 +401,10 @@ def _look_for_ever() -> None:
     usual = max(_LOOK, _PART * _timeouts.operation)
     pause = usual
     while True:
+        # An operation that begins after this ends the wait below.
+        _under_way.clear()
+        if not any(one.since for one in _all()):
+            _under_way.wait(_REST)
         time.sleep(pause)
         pause = _timeouts.operation if _look_once() else usual
         SHARED.close_idle()

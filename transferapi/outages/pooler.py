@@ -50,7 +50,7 @@ _LIMITS = ["statement_timeout", "lock_timeout", "idle_in_transaction_session_tim
 
 
 def refusal_of(error: BaseException) -> str:
-    """The sentence where a pooler has refused the connection itself; "": it was not so."""
+    """The sentence where a pooler has refused the connection itself; "" if it was not so."""
     return NO_LIMITS if _UNSUPPORTED in str(error) else ""
 
 

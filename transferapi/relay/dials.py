@@ -81,7 +81,7 @@ class Dial(asyncio.Protocol):
             self._refuse(error.code, error.reason)
 
     async def _open_control(self, name: str) -> None:
-        """Raises ChannelRefusedError, DatabaseError."""
+        """Connect the caller with the agent of this endpoint. Raises ChannelRefusedError, DatabaseError."""
         tunnel = self._relay.tunnels.get(name)
         if tunnel is None:
             await self._send_elsewhere(name)
@@ -93,7 +93,7 @@ class Dial(asyncio.Protocol):
             await self._bridge_control(tunnel)
 
     async def _bridge_control(self, tunnel: AgentTunnel) -> None:
-        """Raises ChannelRefusedError."""
+        """Open a control channel in the tunnel, and copy both ways. Raises ChannelRefusedError."""
         opening = BridgeOpening()
         channel = tunnel.channels.open({"kind": "control"}, opening)
         try:
@@ -110,7 +110,7 @@ class Dial(asyncio.Protocol):
         channel.grant(bridge.window)
 
     async def _join(self, text: str, party: str) -> None:
-        """Raises OfferRefusedError, DatabaseError."""
+        """Offer the caller's connection to the other party of its token. Raises OfferRefusedError, DatabaseError."""
         token = self._relay.rendezvous.read(text, party)
         if token.parties[0] not in self._relay.tunnels:
             await self._send_elsewhere(token.parties[0])

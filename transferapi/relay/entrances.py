@@ -1,8 +1,8 @@
-"""Ports of this relay at which a server delivers data for an agent, to which it cannot connect (docs/decisions/0075).
+"""Ports of this relay at which a server delivers data for an agent, to which it cannot connect.
 
 An entrance is a listening port with one token. A connection to it is joined with a data channel that the agent opens by
 this token. It lasts as long as the worker's connection that asked for it, and its port then rests: a late connection
-of one file must not meet the port of another one.
+of one file must not meet the port of another one (docs/decisions/agents.md).
 """
 
 from __future__ import annotations

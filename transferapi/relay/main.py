@@ -58,7 +58,7 @@ def serve(config: Config) -> int:
 async def _until_signal(
     listen: RelayAddress, reached: RelayAddress, bounds: RelayBounds, data_ports: DataPorts | None
 ) -> None:
-    """Raises OSError, DatabaseError."""
+    """Run the relay until SIGTERM or SIGINT. Raises OSError, DatabaseError."""
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)

@@ -145,7 +145,7 @@ class Relay:
             tunnel.refuse(Refused.BUSY, "The service cannot decide now.", RETRY_SECONDS)
 
     async def _admit(self, tunnel: AgentTunnel, endpoint_id: uuid.UUID, proof: AgentProof) -> None:
-        """Raises SignInRefusedError, DatabaseError."""
+        """Take the tunnel of an agent that has proven itself. Raises SignInRefusedError, DatabaseError."""
         name = str(endpoint_id)
         if len(self.tunnels) >= self.bounds.tunnels:
             raise SignInRefusedError(Refused.BUSY, "This relay has as many agents as it may.")
@@ -183,7 +183,7 @@ class Relay:
         return answer.get("gone") is True
 
     async def replace(self, name: str, instance: str, epoch: int) -> bool:
-        """End the tunnel of this endpoint if it is dead, or if it belongs to the same program. False: it is alive."""
+        """End the tunnel of this endpoint if it is dead, or if it belongs to the same program. False if it is alive."""
         old = self.tunnels.get(name)
         if old is None:
             return True

@@ -41,7 +41,7 @@ class AgentProof:
 
     @classmethod
     def parse(cls, content: Mapping[str, Any]) -> AgentProof:
-        """Raises SignInRefusedError."""
+        """Parse the proof of an agent. Raises SignInRefusedError."""
         try:
             signature = bytes.fromhex(frames.text_of(content, "signature"))
         except ValueError:
@@ -69,7 +69,7 @@ def check(proof: AgentProof, nonce: bytes) -> uuid.UUID:
         agent = certificates.agent_of(proof.chain)
         key = certificates.public_key(agent)
     except AgentRefusedError as error:
-        raise SignInRefusedError(error.code, error.reason) from None
+        raise SignInRefusedError(error.flaw, error.message) from None
     try:
         key.verify(proof.signature, text_to_sign(nonce, service_name()), ec.ECDSA(hashes.SHA256()))
     except InvalidSignature:

@@ -17,7 +17,7 @@ from identity.users import UserDetails
 
 from . import admin_documents
 from .auth import account_documents
-from .auth.account import AccountView
+from .auth.account import AccountView, WaysInView
 from .http.authentication import RecentSignIn
 from .http.base import result
 from .http.errors import BadRequest
@@ -31,7 +31,9 @@ MAX_USERS, MAX_OFFSET = 500, 1_000_000
 _LINES = "application/x-ndjson"
 
 
-class Users(AccountView):
+class Users(WaysInView):
+    """An account is a way in that outlives the token or session that made it."""
+
     @description.operation("List the users, for staff", answer="user_list", query="text is_active limit offset")
     def get(self, request: Request) -> Response:
         limit, offset = _number(request, "limit", 100, MAX_USERS), _number(request, "offset", 0, MAX_OFFSET)
@@ -75,8 +77,8 @@ class UserActivity(AccountView):
     active = False
 
     def get_permissions(self) -> list[Any]:
-        """No token ends an account. A program that does so for a directory has a token of SCIM."""
-        return [*super().get_permissions(), *([] if self.active else [RecentSignIn()])]
+        """No token ends an account, or lets its user in again. A program that does so for a directory uses SCIM."""
+        return [*super().get_permissions(), RecentSignIn()]
 
     @description.operation("Deactivate or activate a user, for staff", answer="user")
     def post(self, request: Request, identity: str) -> Response:
@@ -96,7 +98,7 @@ class UserSessions(AccountView):
         return result(request, "Deleted", f"{ended} sessions have ended")
 
 
-class Invitations(AccountView):
+class Invitations(WaysInView):
     @description.operation("List the open invitations, for staff", answer="invitation_list")
     def get(self, request: Request) -> Response:
         return Response(admin_documents.INVITATION_LIST.of(sign_up.list_invitations(self.user)))

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from django.conf import settings
+from django.http import HttpResponse
 from django.urls import URLPattern, path
 from django.views.decorators.debug import sensitive_variables
+from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -15,6 +18,8 @@ from endpoints.connect.presence import presence_of
 from endpoints.connect.program import program
 from endpoints.connect.setup import AgentVersion
 from identity.hidden import Secret
+from identity.networks import is_loopback
+from transferapi.config.values import host_and_port
 
 from . import connect_documents
 from .http.base import View, result
@@ -57,6 +62,21 @@ class Version(_OpenView):
         return Response(connect_documents.PROGRAM.document(program()))
 
 
+class RelayRedirect(_OpenView):
+    """The tunnel of an agent ends at the relay, to which a server in front passes this path."""
+
+    cost = 1
+
+    @extend_schema(exclude=True)
+    def get(self, request: Request) -> HttpResponse:
+        relay = settings.CONFIG.relay
+        if not is_loopback(relay.host):
+            text = "The server in front of this service must pass this path to the relay.\n"
+            return HttpResponse(text, status=503, content_type="text/plain", headers={"Retry-After": "5"})
+        location = f"http://{host_and_port(relay.host, relay.port)}{request.path}"
+        return HttpResponse(status=307, headers={"Location": location})
+
+
 class NewSetupKey(View):
     @description.operation("Make a setup key for a personal endpoint", answer="setup_key_create_result", status=201)
     @sensitive_variables()
@@ -90,6 +110,7 @@ urlpatterns: list[URLPattern] = [
     path("connect/setup", SetUp.as_view()),
     path("connect/renew", Renew.as_view()),
     path("connect/version", Version.as_view()),
+    path("connect/tunnel", RelayRedirect.as_view()),
     path(f"{E}/setup_key", NewSetupKey.as_view()),
     path(f"{E}/agent", AgentDetail.as_view()),
 ]

@@ -10,8 +10,10 @@ from django.core.exceptions import DisallowedHost
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.urls import Resolver404, resolve
 
+from endpoints.error_meanings import AWAY
+
 from .http import xml_documents
-from .http.errors import AWAY, ERROR_HEADER, RETRY_AFTER, document, meaning, request_id
+from .http.errors import ERROR_HEADER, RETRY_AFTER, document, meaning, request_id
 
 _BASE = "/v0.10"
 #: Where routes of the API are; other paths may be pages.

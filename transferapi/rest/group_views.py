@@ -10,11 +10,11 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from identity import group_memberships, groups
+from identity.error_categories import NOT_SUPPORTED
 from identity.group_memberships import MembershipAction, MembershipVerb
 from identity.groups import GroupNotFoundError, GroupRole, MembershipContext, MembershipStatus, Policies
 from identity.models import User
 from identity.provider import identities, scopes
-from transferapi.tasks.options import NOT_SUPPORTED
 
 from . import group_documents
 from .http.base import View

@@ -113,10 +113,10 @@ class Prober:
 
 
 HEALTH, READINESS, METRICS = "/healthz", "/readyz", "/metrics"
-#: The answer of `/healthz`: the web server gives it without a thread (`deploy/web/worker.py`).
+#: The answer of `/healthz`.
 ALIVE = '{"status": "alive"}\n'
 
-_prober = Prober(CHECKS)
+_prober = Prober({name: one.ask for name, one in CHECKS.items()})
 
 
 class HealthPaths(Middleware):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
+from typing import NamedTuple
 
 import redis
 from django.conf import settings
@@ -68,6 +69,37 @@ def sweep() -> str:
     return ""
 
 
-CHECKS: Mapping[str, Callable[[], str]] = MappingProxyType(
-    {"database": database, "schema": schema, "redis": redis_server, "sweep": sweep}
+class ReadinessCheck(NamedTuple):
+    """passes_if, otherwise: the meaning of both results, for docs/operate/health.md."""
+
+    ask: Callable[[], str]
+    passes_if: str
+    otherwise: str
+
+
+#: The checks of `/readyz`, which `waybill doctor servers` shows, too.
+CHECKS: Mapping[str, ReadinessCheck] = MappingProxyType(
+    {
+        "database": ReadinessCheck(
+            database,
+            "PostgreSQL answers, and is not a standby",
+            "Requests get 503 (docs/operate/outages.md). Tasks wait and go on by themselves.",
+        ),
+        "schema": ReadinessCheck(
+            schema,
+            "this code runs on the migrations of the database (docs/operate/upgrade.md#which-schema-a-version-accepts)",
+            "Run `waybill run migrate` with the newer version, or start the version that belongs to the schema.",
+        ),
+        "redis": ReadinessCheck(
+            redis_server,
+            "Redis answers within a second",
+            "Requests and tasks go on; new tasks start up to 3 s later.",
+        ),
+        "sweep": ReadinessCheck(
+            sweep,
+            "no sweep, which the workers do every 2 s, and every 10 s while there is no task, is overdue by more than "
+            "30 s",
+            "No worker runs, or none reaches PostgreSQL: tasks do not move.",
+        ),
+    }
 )

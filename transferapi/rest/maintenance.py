@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from django.http import HttpRequest, HttpResponse
 
+from endpoints.error_meanings import ApiError
+
 from .error_pages import plain
-from .http.errors import RETRY_AFTER, ApiError
+from .http.errors import RETRY_AFTER
 
 CODE = "ServiceUnavailable.Maintenance"
 

@@ -12,10 +12,9 @@ from django.utils import timezone
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from identity.error_categories import NOT_SUPPORTED, NotFoundError
 from identity.provider import scopes
-from transferapi.tasks.options import NOT_SUPPORTED
 from transferapi.timers import schedule, services
-from transferapi.timers.errors import TimerNotFoundError
 from transferapi.timers.models import Timer
 from transferapi.timers.schedule import Schedule
 
@@ -40,7 +39,7 @@ class TimersView(LargeBodies):
 
 
 def _id(text: str) -> uuid.UUID:
-    return parse_id(text, TimerNotFoundError(text[:100]))
+    return parse_id(text, NotFoundError(text[:100], "timer"))
 
 
 def _moment(document: Document, name: str, default: datetime) -> datetime:

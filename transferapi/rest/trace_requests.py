@@ -13,7 +13,10 @@ from .middleware import Middleware
 
 
 class TraceRequests(Middleware):
-    """Middleware, directly after `AccessLog`. The span of an answer that streams is that until its begin."""
+    """Middleware, directly after `AccessLog`: record the span of a request that submits a task.
+
+    The span ends when the view has answered. The body of a streamed answer is sent after that, and is not in the span.
+    """
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
         if not spans.is_on():

@@ -5,14 +5,19 @@
         '''The manual page: paragraphs of plain text.'''
 
 The docstring is the text of `man mkdir` and of docs/shell.md; the options are added to it.
+
+The output of a command that changes something: nothing or a line, or with `-O json` the document of REST.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+import json
+import secrets
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 from .context import Context
 from .errors import UsageError
@@ -74,3 +79,19 @@ def operands(arguments: Arguments, least: int, most: int | None = None) -> list[
         extra = found[most]
         raise UsageError(f"column {extra.column}: '{extra.text}' is one operand too many; quote a name with blanks")
     return [word.text for word in found]
+
+
+def answer(
+    context: Context, arguments: Arguments, data_type: str, code: str, message: str, text: str = "", **more: Any
+) -> None:
+    """text: what the text form prints; more: further fields of the document."""
+    if arguments["form"] == "json":
+        document = {"DATA_TYPE": data_type, "code": code, "message": message, **more}
+        show(context, {**document, "request_id": secrets.token_urlsafe(7)})
+    elif text:
+        context.out(text)
+
+
+def show(context: Context, document: Mapping[str, Any] | list[Any]) -> None:
+    """Write a document as JSON."""
+    context.out(json.dumps(document, indent=2, default=str) + "\n")

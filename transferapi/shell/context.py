@@ -53,7 +53,7 @@ class Context(Caller, Protocol):
 
     @property
     def columns(self) -> int | None:
-        """The columns of the terminal now; None: there is no terminal, or it has not said."""
+        """The columns of the terminal now; None if there is no terminal, or it has not said."""
 
     def out(self, text: str) -> None:
         """Write to standard output; lines end with \\n.

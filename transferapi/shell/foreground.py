@@ -61,7 +61,7 @@ class End(Enum):
 def render(state: Progress, columns: int | None = None) -> str:
     """The line without a line end: WIDTH columns, or one less than the terminal has, where a line would else break.
 
-    columns: of the terminal; None: there is none.
+    columns: of the terminal; None if there is none.
     """
     done, total = (max(0, min(count, _MOST)) for count in (state.done, state.total))
     text = f" {done}/{total} {max(0.0, min(state.mbps, _MOST)):.2f} mbps"
@@ -135,7 +135,7 @@ def _draw(context: Context, state: Progress, shown: str) -> str:
 
 
 def _wait(context: Context, delay: float, deadline: float | None) -> End | Signal | None:
-    """None: it is time to look again."""
+    """None if it is time to look again."""
     if deadline is not None:
         left = deadline - time.monotonic()
         if left <= 0:

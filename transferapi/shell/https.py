@@ -22,13 +22,13 @@ from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from endpoints.error_meanings import RequestTooLarge
 from identity.models import User
 from identity.provider import scopes
 from identity.provider.bearer import Bearer
 from transferapi.rest.http import parsing, rate_limit
 from transferapi.rest.http.base import View
 from transferapi.rest.http.content_negotiation import LeanJSONRenderer
-from transferapi.rest.http.errors import RequestTooLarge
 from transferapi.rest.http.trusted_proxies import address_of
 from transferapi.rest.openapi.types import NUMBER, TEXT, object_of, ref
 

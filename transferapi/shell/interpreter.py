@@ -7,15 +7,16 @@ import logging
 import secrets
 from itertools import pairwise
 
-from transferapi.rest.http.errors import meaning
+from endpoints.error_meanings import meaning
 from transferapi.rest.maintenance import MaintenanceMode
 from transferapi.tasks import maintenance
 from transferapi.tasks.errors import TaskNotFoundError
 from transferapi.tasks.upkeep import tallies
 
-from . import documentation, output
+from . import output
 from .command import COMMANDS, ShellCommand
 from .commands import load
+from .commands.help import nearest, usage, usage_line
 from .context import Context
 from .errors import (
     FAILED,
@@ -81,7 +82,7 @@ def _unknown(word: Word, found: ShellCommand | None, context: Context) -> str:
     if found is not None:
         what = "token of this request" if context.transport == "https" else "ssh key of this session"
         return f"Error: The {what} does not permit the command '{found.name}'\n"
-    near = documentation.nearest(word.text)
+    near = nearest(word.text)
     advice = f"did you mean '{near}'?" if near else "type 'help' for the commands"
     return f"Error: No such command '{output.line(word.text)}': {advice}\n"
 
@@ -90,7 +91,7 @@ def _run(command: ShellCommand, words: list[Word], context: Context) -> int:
     try:
         arguments = parse(command.options, words)
         if arguments["help"]:
-            context.out(documentation.usage(command))
+            context.out(usage(command))
             return OK
         if (notice := maintenance.current()) and not _only_reads(command, arguments):
             raise MaintenanceMode(notice.sentence)
@@ -117,7 +118,7 @@ def _report(error: Exception, command: ShellCommand, words: list[Word], context:
         context.err(json.dumps(document) + "\n")
         return
     if isinstance(error, UsageError):
-        lines = [documentation.usage_line(command), "", f"{command.name}: error: {error.message}"]
+        lines = [usage_line(command), "", f"{command.name}: error: {error.message}"]
     context.err("".join(f"{output.line(line)}\n" for line in lines))
 
 

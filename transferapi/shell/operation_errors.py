@@ -12,12 +12,12 @@ from django.conf import settings
 
 from endpoints import endpoint_view
 from endpoints.addresses.gate import TargetRefusedError
+from endpoints.error_meanings import endpoint_error, meaning
 from endpoints.errors import NotActivatedError, PathNotPermittedError, TooManyWaitingError
 from endpoints.gridftp.faults import FaultError, Kind
 from endpoints.models import Endpoint
 from endpoints.registry import canonical_name
 from identity.models import User
-from transferapi.rest.http.errors import endpoint_error, meaning
 from transferapi.tasks.errors import NoCredentialError
 
 from .context import Context

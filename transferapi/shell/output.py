@@ -17,7 +17,7 @@ from typing import Any, Generic, TypeVar
 
 from identity.gsi.printable import inert
 
-from .answers import show
+from .command import show
 from .context import Context
 from .errors import UsageError
 from .options import Arguments, Option, choice, option

@@ -15,9 +15,8 @@ from transferapi.tasks.models import Task
 from transferapi.tasks.options import DELETE, RULE_FLAGS, TRANSFER, FilterRules, Flag, Kind, Number, OneOf, TaskOption
 from transferapi.tasks.submission import DeleteRequest, TransferRequest
 
-from . import output, times, words
-from .answers import show
-from .command import COMMANDS
+from . import options, output, words
+from .command import COMMANDS, show
 from .context import Context
 from .errors import ShellError
 from .operation_errors import not_activated
@@ -51,7 +50,7 @@ def task_id(text: str) -> uuid.UUID:
 
 
 DEADLINE: Option = option(
-    "-d", "--deadline", metavar="TIME", read=times.from_now, about=f"end the task then: {times.FORMS}"
+    "-d", "--deadline", metavar="TIME", read=options.from_now, about=f"end the task then: {options.FORMS}"
 )
 LABEL: Option = option("--label", metavar="TEXT", about="a label of up to 128 printable characters")
 TASK_ID: Option = option("--taskid", metavar="ID", read=task_id, key="task_id", about="the id of the new task, from"

@@ -42,7 +42,7 @@ def poor(number: int, text: str, advice: str = "") -> LineError:
 
 @dataclass(frozen=True, slots=True)
 class ListLine:
-    """One line. number: from 1; 0 for operands. sync: its own level."""
+    """One line. number: from 1; 0: the operands of `transfer` or `delete`. sync: its own level."""
 
     number: int
     operands: tuple[Word, ...]
@@ -54,16 +54,13 @@ class ListLine:
         """The operands, separated by blanks."""
         return " ".join(word.text for word in self.operands)
 
-    def place(self, operand: int) -> str:
-        """For errors."""
-        if not self.number:
-            return f"'{self.operands[operand].text}'"
-        return f"line {self.number}, column {self.operands[operand].column}"
 
+def not_recursive(text: str, doing: str, number: int = 1) -> LineError:
+    """The error of a folder without -r. text: the operands, or the line of this number.
 
-def not_recursive(line: ListLine, doing: str) -> LineError:
-    """The error of a folder without -r. doing: "transfering" or "deleting"; the first one's spelling is historical."""
-    return poor(line.number or 1, f"-r option should be used when {doing} directories: {line.text} ")
+    doing: "transfering" or "deleting"; the first one's spelling is historical.
+    """
+    return poor(number, f"-r option should be used when {doing} directories: {text} ")
 
 
 def read(context: Context, count: int) -> Iterator[ListLine]:
@@ -193,11 +190,11 @@ def _repeated(text: str) -> str:
 
 
 @dataclass
-class ListSide:
-    """The source or the destination of a list: all lines name the same endpoint. word: as errors call it."""
+class EndpointSide:
+    """The source or the destination of a task: all paths are on one endpoint. side: as errors call it."""
 
     context: Context
-    word: str
+    side: str
     #: `EP/PATH` has octets as %XX.
     decode: bool = True
     endpoint: str = ""
@@ -205,19 +202,21 @@ class ListSide:
     _same: set[str] = field(default_factory=set)
     _bookmarks: dict[str, Location] = field(default_factory=dict)
 
-    def path(self, line: ListLine, operand: int) -> str:
-        """The path of this operand, checked. Raises LineError, and the errors of names of endpoints."""
-        text = line.operands[operand].text
+    def path(self, word: Word, number: int = 0) -> str:
+        """The path that this operand names, checked. number: the line that has it, if a list does.
+
+        Raises LineError, and the errors of names of endpoints.
+        """
+        text = word.text
         try:
             found = self._location(text)
             path = request_rules.path(found.path, "")
         except RequestError as error:
-            raise LineError(f"{error.reason.rstrip('.')} ({line.place(operand)}): '{_repeated(text)}'") from None
+            raise LineError(f"{error.reason.rstrip('.')} ({_place(word, number)}): '{_repeated(text)}'") from None
         except ShellError as error:
-            where = f" ({line.place(operand)})" if line.number else ""
-            raise LineError(error.message + where, error.code) from None
+            raise LineError(error.message + (f" ({_place(word, number)})" if number else ""), error.code) from None
         if found.endpoint != self.endpoint:
-            self._check_endpoint(found.endpoint, line, operand)
+            self._check_endpoint(found.endpoint, word, number)
         return path
 
     def _location(self, text: str) -> Location:
@@ -232,22 +231,27 @@ class ListSide:
         below = names.location(self.context.user, f"x{rest or '/'}", decode=self.decode).path
         return Location(folder.endpoint, folder.path + below.removeprefix("/~/").lstrip("/"))
 
-    def _check_endpoint(self, name: str, line: ListLine, operand: int) -> None:
+    def _check_endpoint(self, name: str, word: Word, number: int) -> None:
         """The first line gives the endpoint; others may spell it otherwise."""
         if not self.endpoint:
             self.endpoint = name
-            if line.number:
+            if number:
                 self._id = self.context.call(_endpoint_id, self.context.user, name)
             return
         if name in self._same:
             return
         if self._id is None or self.context.call(_endpoint_id, self.context.user, name) != self._id:
             raise LineError(
-                f"{line.place(operand)}: the {self.word} endpoint is '{name}', and '{self.endpoint}' before;"
+                f"{_place(word, number)}: the {self.side} endpoint is '{name}', and '{self.endpoint}' before;"
                 " all lines of one task have one source endpoint and one destination endpoint"
             )
         if len(self._same) < _REMEMBERED:
             self._same.add(name)
+
+
+def _place(word: Word, number: int) -> str:
+    """For errors."""
+    return f"line {number}, column {word.column}" if number else f"'{word.text}'"
 
 
 def _endpoint_id(user: User, name: str) -> uuid.UUID:
@@ -269,13 +273,14 @@ class TransferLines:
     folders: int = 0
 
     def __post_init__(self) -> None:
-        self.source = ListSide(self.context, "source")
-        self.destination = ListSide(self.context, "destination")
+        self.source = EndpointSide(self.context, "source")
+        self.destination = EndpointSide(self.context, "destination")
         self._own_sync: int | None = None
 
     def take(self, line: ListLine) -> None:
         """Raises LineError, and errors of endpoints and of the spool."""
-        source, destination = self.source.path(line, 0), self.destination.path(line, 1)
+        source = self.source.path(line.operands[0], line.number)
+        destination = self.destination.path(line.operands[1], line.number)
         kind = self._kind(line, source, destination)
         self.folders += kind == SpooledItems.RECURSIVE
         self._take_sync(line)
@@ -291,7 +296,7 @@ class TransferLines:
         if self.recursive or line.recursive:
             return SpooledItems.RECURSIVE if source.endswith("/") else SpooledItems.FIND
         if source.endswith("/"):
-            raise not_recursive(line, "transfering")
+            raise not_recursive(line.text, "transfering", line.number or 1)
         if destination.endswith("/"):
             whole = line.operands[1].text.rstrip("/") + "/" + source.rpartition("/")[2]
             advice = f"write the whole name of the new file: {words.quote(whole)}"

@@ -8,10 +8,11 @@ import uuid
 from collections.abc import Iterable, Sequence
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import redis
 from django.conf import settings
-from kombu.exceptions import KombuError, OperationalError
+from kombu.exceptions import ChannelError, KombuError, OperationalError
 
 from transferapi.config.servers import broker_options, broker_tls, broker_url
 from transferapi.outages import redis_link
@@ -29,14 +30,18 @@ TASK_NAME = "workers.run"
 #: each message after it.
 TIMEOUT, FIRST, EACH = 0.3, 0.25, 0.02
 #: Messages of one call, and of a sweep: those of new tasks wait behind them. The end of each slice rings for the next
-#: ones (docs/decisions/0089).
+#: ones (docs/decisions/work-and-messages.md).
 MOST = 30
 #: Seconds after which a message expires: the sweep has sent another by then, and messages do not pile up.
 EXPIRES = 60
+#: Messages that wait in Redis, with expired ones: beyond, no worker takes them, and they are of no use.
+MOST_WAITING = 10_000
 
 
 def ring(task_ids: Iterable[uuid.UUID]) -> bool:
     """Send one message for each task, MOST at most; return whether the broker accepted all. Never raises.
+
+    None is sent where MOST_WAITING wait already, as when no worker runs for days: Redis must not fill its memory.
 
     A process that serves waits for FIRST seconds at most with one task, and not at all while Redis is away. The sweep
     finds the other tasks, because it reads the database and not the broker.
@@ -50,13 +55,12 @@ def ring(task_ids: Iterable[uuid.UUID]) -> bool:
         return False
     app, limit = _producer(settings.CELERY_BROKER_URL), FIRST + EACH * len(texts)
     try:
-        within(limit if is_watching() else 10 * limit, partial(_send, app, texts))
+        return within(limit if is_watching() else 10 * limit, partial(_send, app, texts))
     except (KombuError, OperationalError, OSError) as error:
         # The text of the error may hold the broker's address, and so its password.
         if not outage.met(error):
             log.warning("the doorbell does not ring: %s", type(error).__name__)
         return False
-    return True
 
 
 def _address() -> str:
@@ -65,10 +69,27 @@ def _address() -> str:
     return str(settings.REDIS_URL) if broker == broker_url(settings.REDIS_URL) else broker
 
 
-def _send(app: Celery, texts: Sequence[str]) -> None:
-    """Raises KombuError, OperationalError, OSError."""
-    for text in texts:
-        app.send_task(TASK_NAME, [text], ignore_result=True, retry=False, expires=EXPIRES)
+def _send(app: Celery, texts: Sequence[str]) -> bool:
+    """Send a message for each of these tasks; return False where too many wait.
+
+    Raises KombuError, OperationalError, OSError.
+    """
+    with app.producer_pool.acquire(block=True) as producer:
+        if _waiting(producer.channel, app.conf.task_default_queue) >= MOST_WAITING:
+            return False
+        for text in texts:
+            app.send_task(TASK_NAME, [text], ignore_result=True, retry=False, expires=EXPIRES, producer=producer)
+    return True
+
+
+def _waiting(channel: Any, queue: str) -> int:
+    """The messages that wait in this queue. Raises OperationalError."""
+    try:
+        return int(channel.queue_declare(queue, passive=True).message_count)
+    except ChannelError:
+        return 0  # an empty queue does not exist
+    except redis.RedisError as error:
+        raise OperationalError from error
 
 
 @functools.lru_cache(maxsize=4)

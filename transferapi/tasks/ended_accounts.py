@@ -2,7 +2,7 @@
 
 Tasks are canceled and not held: nobody can answer for what they still write, and a task that went on after weeks would
 overwrite what was changed since. Files that have arrived stay; with a sync option the same transfer, submitted again,
-moves the rest (decision 0061).
+moves the rest (docs/decisions/accounts-and-providers.md).
 """
 
 from __future__ import annotations

@@ -1,24 +1,5 @@
 """Errors of tasks: of submissions, of questions about tasks, and of webhooks.
 
-    TaskError
-        TaskNotFoundError(ref)            no such task, or it belongs to another user
-        OwnerNotFoundError(ref)           a filter names a user that does not exist
-        TasksNotPermittedError()          a manager may not do this to (one of) these tasks
-        TaskCompleteError                 the task is complete and does not change any more
-        TaskNotCompleteError              the task is not complete yet
-        NothingToRetryError(reason)       no file of the task has failed, or they are not known
-        NothingToConfirmError             the task does not wait for an answer about a deletion
-        UnknownStateError(task_id)        a newer version has put the task into a state that this one does not know
-        StaleStateError(task_id, old)     another process moved the task first, or the lease is lost
-        RequestError(field, reason, code) the submission is refused
-        NoCredentialError(endpoint, reason)  the user is not active at this endpoint
-        TooManyPendingError(limit)        the user has as many unfinished tasks as allowed
-        TooMuchError(reason)              a task, or all tasks of its user, would keep more than allowed
-        LeaseLostError(task_id, epoch)    this worker does not hold the task any more
-        WebhookNotFoundError(ref)         no such webhook, or it belongs to another user
-        WebhookDisabledError              nothing is sent to it until it is enabled again
-        TooManyWebhooksError(limit)       the user has as many webhooks as allowed
-
 Errors of `endpoints.registry` (EndpointNotFoundError, NotPermittedError) pass through unchanged. StaleStateError
 and LeaseLostError have no category: they reach no user.
 """
@@ -33,100 +14,59 @@ from identity.error_categories import (
     Category,
     GivenReasonError,
     InvalidFieldError,
-    LimitExceededError,
     NotFoundError,
+    Refusal,
 )
 
 if TYPE_CHECKING:  # The engine raises and catches some of these, and lives without Django.
     from endpoints.models import Endpoint
 
 
-class TaskError(CategorizedError):
-    """The root of this tree."""
+OWNER_NOT_FOUND = Refusal(Category.NOT_FOUND, "No such user '{ref}'", "UserNotFound")
+#: The error does not name the task: there may be no task of that id.
+TASKS_NOT_PERMITTED = Refusal(Category.PERMISSION_DENIED, "You do not have permission for this on these tasks")
+TASK_COMPLETE = Refusal(Category.CONFLICT, "The task is complete and does not change any more", "TaskComplete")
+TASK_NOT_COMPLETE = Refusal(Category.CONFLICT, "The task is not done yet; cancel it first", "TaskNotComplete")
+NOTHING_TO_RETRY = Refusal(Category.CONFLICT, "{reason}")
+NOTHING_TO_CONFIRM = Refusal(
+    Category.CONFLICT, "The task does not wait for an answer about a deletion", "NothingToConfirm"
+)
+UNKNOWN_STATE = Refusal(
+    Category.CONFLICT, "A newer version of this service has put this task into a state that this version does not know"
+)
+TOO_MANY_PENDING = Refusal(Category.LIMIT_EXCEEDED, "You have {limit} tasks that are not done; wait for some")
+WEBHOOK_DISABLED = Refusal(Category.CONFLICT, "The webhook is disabled: enable it first")
+TOO_MANY_WEBHOOKS = Refusal(Category.LIMIT_EXCEEDED, "A user has at most {limit} webhooks")
 
 
-class TaskNotFoundError(TaskError, NotFoundError):
+class TaskNotFoundError(NotFoundError):
     kind = "task"
 
 
-class OwnerNotFoundError(TaskError, NotFoundError):
-    kind = "user"
-
-
-class TasksNotPermittedError(TaskError):
-    """The error does not name the task: there may be no task of that id."""
-
-    category = Category.PERMISSION_DENIED
-    template = "You do not have permission for this on these tasks"
-
-
-class TaskCompleteError(TaskError):
-    category = Category.CONFLICT
-    template = "The task is complete and does not change any more"
-
-
-class TaskNotCompleteError(TaskError):
-    category = Category.CONFLICT
-    template = "The task is not done yet; cancel it first"
-
-
-class NothingToRetryError(TaskError, GivenReasonError):
-    category = Category.CONFLICT
-
-
-class NothingToConfirmError(TaskError):
-    category = Category.CONFLICT
-    template = "The task does not wait for an answer about a deletion"
-
-
-class StaleStateError(TaskError):
+class StaleStateError(CategorizedError):
     """A compare-and-swap found another state than it expected."""
 
 
-@dataclass(eq=False)
-class RequestError(TaskError, InvalidFieldError):
+class RequestError(InvalidFieldError):
     """`field` as in the document ("DATA[3].source_path"); `reason`: a sentence; `code`: the reason for programs."""
 
-    code: str = "ClientError.BadRequest"
-
-
-class UnknownStateError(TaskError):
-    category = Category.CONFLICT
-    template = "A newer version of this service has put this task into a state that this version does not know"
-
 
 @dataclass(eq=False)
-class NoCredentialError(TaskError):
+class NoCredentialError(CategorizedError):
     """`reason` is a sentence for the user."""
 
     category = Category.CONFLICT
+    code = "NoCredException"
 
     endpoint: Endpoint
     reason: str
 
 
-class TooManyPendingError(TaskError, LimitExceededError):
-    template = "You have {self.limit} tasks that are not done; wait for some"
-
-
-class TooMuchError(TaskError, GivenReasonError):
+class TooMuchError(GivenReasonError):
     """`reason` is a sentence that names the limit and its setting."""
 
     category = Category.LIMIT_EXCEEDED
 
 
-class LeaseLostError(TaskError):
+class LeaseLostError(CategorizedError):
     """This worker does not hold the task any more."""
-
-
-class WebhookNotFoundError(TaskError, NotFoundError):
-    kind = "webhook"
-
-
-class WebhookDisabledError(TaskError):
-    category = Category.CONFLICT
-    template = "The webhook is disabled: enable it first"
-
-
-class TooManyWebhooksError(TaskError, LimitExceededError):
-    template = "A user has at most {self.limit} webhooks"

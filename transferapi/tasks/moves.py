@@ -14,16 +14,17 @@ from django.db.models.functions import Greatest
 
 from endpoints.registry import canonical_name
 from identity.clock import moment
+from identity.error_categories import RefusedError
+from identity.gsi.printable import translatable as _
 from identity.models import User
 
-from . import doorbell, events, queries, request_rules
-from .errors import StaleStateError, TaskCompleteError, UnknownStateError
+from . import doorbell, events, queries, request_rules, task_spans
+from .errors import TASK_COMPLETE, UNKNOWN_STATE, StaleStateError
 from .events import NewEvent
 from .models import WITH_ENDS, Task
 from .notify import webhooks
 from .notify.mails import task as task_mails
 from .states import Phase, Status, may_move
-from .tracing import task_spans
 
 State = tuple[Status, Phase]
 
@@ -167,7 +168,7 @@ NOT_PAUSED: dict[str, object] = {"paused_at": None, "deadline_before_pause": Non
 
 
 CANCELED_TEXT = "The task was canceled by its owner."
-EXPIRED_TEXT = "The task was not done by its deadline."
+EXPIRED_TEXT = _("The task was not done by its deadline.")
 
 
 def cancel(user: User, task_id: uuid.UUID, now: datetime | None = None) -> CancelResult:
@@ -224,7 +225,7 @@ def update(
 ) -> Task:
     """Change the label or the deadline (None: unchanged). Progress does not move a deadline that the user has set.
 
-    Raises TaskNotFoundError, TaskCompleteError, RequestError.
+    Raises TaskNotFoundError, TASK_COMPLETE, RequestError.
     """
     changes: dict[str, object] = {}
     if label is not None:
@@ -234,7 +235,7 @@ def update(
     with transaction.atomic():
         task = queries.locked(task_id, queries.of_owner(user))
         if task.phase == Phase.DONE:
-            raise TaskCompleteError
+            raise RefusedError(TASK_COMPLETE)
         if "deadline" in changes and task.phase == Phase.QUEUED:
             changes["next_run_at"] = min(task.next_run_at, deadline or task.deadline)
         if "deadline" in changes and task.phase == Phase.PAUSED:
@@ -273,8 +274,8 @@ def expire_overdue(now: datetime | None = None, limit: int = 100) -> int:
 
 
 def state_of(task: Task) -> State:
-    """The state of the task when it was read. Raises UnknownStateError."""
+    """The state of the task when it was read. Raises UNKNOWN_STATE."""
     try:
         return Status(task.status), Phase(task.phase)
     except ValueError:
-        raise UnknownStateError(task.pk) from None
+        raise RefusedError(UNKNOWN_STATE) from None

@@ -13,8 +13,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NoReturn
 
+from identity.error_categories import NOT_SUPPORTED
+
 # Marks texts for translation; the pages translate them.
-from django.utils.translation import gettext_noop as _
+from identity.gsi.printable import translatable as _
 
 from .errors import RequestError
 from .states import TaskType
@@ -146,7 +148,7 @@ class TaskOption:
 
     @property
     def long_flag(self) -> str:
-        """The first flag that is a word; "": there is none."""
+        """The first flag that is a word; "" if there is none."""
         return next((flag for flag in self.flags if flag.startswith("--")), "")
 
     def complete(self, given: object) -> object:
@@ -401,7 +403,6 @@ def of(type_: str) -> dict[str, TaskOption]:
     return DELETE if type_ == TaskType.DELETE else TRANSFER
 
 
-NOT_SUPPORTED = "ClientError.BadRequest.NotSupported"
 #: Options of the Transfer API that this version does not support. They are refused, so that no user believes that
 #: they took effect.
 NOT_YET = {row.name: row.refused for row in (*TRANSFER.values(), *DELETE.values()) if row.refused}

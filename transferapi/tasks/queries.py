@@ -51,7 +51,7 @@ class Page(Generic[Row]):
 
 @dataclass(frozen=True, slots=True)
 class MarkerPage(Generic[Row]):
-    """A part of a list. next_marker None: it is the last part."""
+    """A part of a list. next_marker: None if it is the last part."""
 
     rows: list[Row]
     next_marker: int | None

@@ -79,7 +79,8 @@ class TaskSpec:
     max_sessions: int
     #: A lost worker may still write files with an id up to this: send them under a new name of their own.
     suspect_up_to: int = 0
-    #: The mark of this lease in the names of its files, hexadecimal: drawn at random for each lease (decision 0002).
+    #: The mark of this lease in the names of its files, hexadecimal: drawn at random for each lease
+    #: (docs/decisions/settlement.md).
     mark: str = ""
     #: The marks of leases whose workers were lost: their files may still lie at the destination.
     lost_marks: Sequence[str] = ()
@@ -91,7 +92,7 @@ class TaskSpec:
     knowledge: Mapping[str, object] = field(default_factory=dict)
     #: The status of the task shows a fault.
     troubled: bool = False
-    #: Octets a second that the relay passes on for small files to an agent; 0: no limit; None: it takes none.
+    #: Octets a second that the relay passes on for small files to an agent; 0: no limit; None if it takes none.
     relay_rate: int | None = None
     #: Codes of the once-only events that this task already has.
     warned: frozenset[str] = frozenset()
@@ -255,7 +256,7 @@ class FileRow(NamedTuple):
     checksum: Checksum | None = None
     #: This task has left an incomplete copy under the destination's own name.
     begun: bool = False
-    #: The destination had no entry of this name when the scan looked. False: it had one, or nobody has looked.
+    #: The destination had no entry of this name when the scan looked. False if it had one, or nobody has looked.
     absent: bool = False
     #: The kind of its latest fault; "" for none.
     last_fault: str = ""
@@ -310,7 +311,7 @@ class SettledFile(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FaultedFile:
-    """A file that met a fault. retry_at None: it has failed, or is skipped as the user asked."""
+    """A file that met a fault. retry_at: None if it has failed, or is skipped as the user asked."""
 
     file: FileRow
     fault: Fault
@@ -332,7 +333,7 @@ class FaultedFile:
 
 @dataclass(frozen=True, slots=True)
 class FaultedItem:
-    """An item whose scan met a fault. retry_at None: it counts as one file that has failed, or is skipped."""
+    """An item whose scan met a fault. retry_at: None if it counts as one file that has failed, or is skipped."""
 
     item: ItemRow
     fault: Fault

@@ -10,17 +10,13 @@ from django.conf import settings
 
 from endpoints import paths
 from endpoints.gridftp.patterns import PatternError, check_path
+from endpoints.gridftp.streams.digest import DIGITS
 from endpoints.paths import BadPathError
 from identity.gsi.printable import FORBIDDEN
 
 from .errors import RequestError
 
 MAX_LABEL = 128
-#: Hexadecimal digits of the checksums that files can be compared with.
-CHECKSUMS = {
-    "MD5": 32, "SHA1": 40, "SHA224": 56, "SHA256": 64, "SHA384": 96, "SHA512": 128,
-    "ADLER32": 8, "CRC32": 8, "CRC32C": 8,
-}  # fmt: skip
 _HEXADECIMAL = re.compile(r"[0-9a-f]+")
 
 
@@ -46,16 +42,16 @@ def deadline(moment: datetime, now: datetime) -> datetime:
 
 def algorithm(name: str, field: str) -> str:
     """The algorithm as servers name it, from any case of letters."""
-    if name.upper() not in CHECKSUMS:
-        raise RequestError(field, f"Expected one of {', '.join(CHECKSUMS)}.")
+    if name.upper() not in DIGITS:
+        raise RequestError(field, f"Expected one of {', '.join(DIGITS)}.")
     return name.upper()
 
 
 def checksum(value: str, algorithm: str, field: str) -> str:
     """A hexadecimal checksum of this algorithm, in lower case."""
     digits = value.lower()
-    if len(digits) != CHECKSUMS[algorithm] or not _HEXADECIMAL.fullmatch(digits):
-        raise RequestError(field, f"{algorithm} is {CHECKSUMS[algorithm]} hexadecimal digits.")
+    if len(digits) != DIGITS[algorithm] or not _HEXADECIMAL.fullmatch(digits):
+        raise RequestError(field, f"{algorithm} is {DIGITS[algorithm]} hexadecimal digits.")
     return digits
 
 

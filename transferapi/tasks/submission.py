@@ -20,11 +20,12 @@ from endpoints.sharing import access
 from endpoints.sharing.access import Access
 from identity.clock import moment
 from identity.database_rows import constraint_of, single_row
+from identity.error_categories import RefusedError
 from identity.models import User
 from transferapi.traces import submissions as traces
 
 from . import bases, doorbell, events, locks, moves, options, request_rules
-from .errors import NoCredentialError, RequestError, TooManyPendingError
+from .errors import TOO_MANY_PENDING, NoCredentialError, RequestError
 from .items import copying
 from .items.rows import NO_LINKS, CheckedItem, DeleteRows, ItemList, TransferItem, TransferRows
 from .managers import pauses
@@ -101,7 +102,7 @@ class _Checked(NamedTuple):
 def submit_transfer(user: User, request: TransferRequest, now: datetime | None = None) -> tuple[Task, bool]:
     """The task, and whether this call created it (False: the user has used this submission_id or task_id before).
 
-    Raises RequestError, TooManyPendingError, TooMuchError, EndpointNotFoundError, NotPermittedError;
+    Raises RequestError, TOO_MANY_PENDING, TooMuchError, EndpointNotFoundError, NotPermittedError;
     PathNotPermittedError where no access rule of a shared endpoint covers a path.
     """
     return _submit(user, request, partial(_check_transfer, user, request), now)
@@ -212,7 +213,7 @@ def _submit(
         if not task.options.get("skip_activation_check"):
             _check_credentials(user, ends, now)
         if Task.objects.filter(owner=user).exclude(phase=Phase.DONE).count() >= MAX_PENDING:
-            raise TooManyPendingError(MAX_PENDING)
+            raise RefusedError(TOO_MANY_PENDING, limit=MAX_PENDING)
         if trace := traces.submission():
             task.trace_context = trace.context
             transaction.on_commit(trace.committed)

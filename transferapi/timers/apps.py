@@ -8,7 +8,7 @@ class TimersConfig(AppConfig):
     def ready(self) -> None:
         from identity.signals import user_deactivated, user_deleted
 
-        from . import ended_accounts
+        from . import services
 
-        user_deactivated.connect(ended_accounts.user_deactivated, dispatch_uid="timers of deactivated users")
-        user_deleted.connect(ended_accounts.user_deleted, dispatch_uid="timers of deleted users")
+        user_deactivated.connect(services.user_deactivated, dispatch_uid="timers of deactivated users")
+        user_deleted.connect(services.user_deleted, dispatch_uid="timers of deleted users")

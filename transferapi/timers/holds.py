@@ -13,8 +13,8 @@ from datetime import datetime
 from django.db import transaction
 
 from identity.clock import moment
+from identity.error_categories import NotFoundError
 
-from .errors import TimerNotFoundError
 from .models import Timer
 from .services import HELD, PAUSED, go_on
 
@@ -34,14 +34,14 @@ def held() -> Iterator[Timer]:
 def release(timer_id: uuid.UUID, now: datetime | None = None) -> Timer:
     """Let a held timer run at the next time of its schedule; one that runs once and is late, at once.
 
-    The timer of a deactivated user stays paused. Raises TimerNotFoundError, also where it is not held, and
+    The timer of a deactivated user stays paused. Raises NotFoundError, also where it is not held, and
     TimerInvalidError for a schedule that this version cannot read.
     """
     with transaction.atomic():
         rows = Timer.objects.select_for_update(no_key=True, of=("self",)).select_related("owner")
         timer = rows.filter(pk=timer_id, inactive_reason=HELD).first()
         if timer is None:
-            raise TimerNotFoundError(str(timer_id))
+            raise NotFoundError(str(timer_id), "timer")
         if timer.owner.is_active:
             go_on(timer, moment(now))
         else:

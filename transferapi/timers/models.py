@@ -41,4 +41,8 @@ class Timer(models.Model):
     refused_in_a_row = models.IntegerField(default=0)
 
     class Meta:
-        indexes = (models.Index(fields=["next_run"], condition=models.Q(next_run__isnull=False), name="timer_due"),)
+        indexes = (
+            models.Index(fields=["next_run"], condition=models.Q(next_run__isnull=False), name="timer_due"),
+            # For the deletion of tasks.
+            models.Index(fields=["last_task"], condition=models.Q(last_task__isnull=False), name="timer_of_last_task"),
+        )

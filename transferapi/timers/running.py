@@ -8,29 +8,36 @@ number of the run, so that a repeated run gives the same task.
   credential) and resumes it.
 - While the task of the last run is not done, the next run waits: two tasks of one timer would write the same files.
 - A timer that raises, or waits for a lock, is put off in a transaction of its own: the others run in the same round.
+  One that was changed or run meanwhile is not put off.
+- Users take turns: nobody waits for all timers of another user. A user whose submissions hold a lock has one turn.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import uuid
+from collections.abc import Collection
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from django.db import DatabaseError, InterfaceError, connection, transaction
 
-from endpoints.errors import ActivationError, EndpointNotFoundError, PathNotPermittedError, RegistryError
+from endpoints.error_meanings import meaning
+from endpoints.errors import ActivationError
 from identity import sign_in_proof
 from identity.clock import moment
+from identity.database_rows import query_rows
+from identity.error_categories import CategorizedError
 from identity.vault.errors import VaultError
 from transferapi.tasks import maintenance
-from transferapi.tasks.errors import NoCredentialError, RequestError, TaskError, TooManyPendingError, TooMuchError
 from transferapi.tasks.models import Task
 from transferapi.tasks.request_rules import MAX_LABEL
 from transferapi.tasks.states import Phase
 from transferapi.tasks.submission import submit_transfer
 
-from . import bodies, schedule
+from . import schedule, services
 from .errors import TimerInvalidError
 from .models import Timer
 
@@ -44,6 +51,8 @@ WAIT = timedelta(seconds=30)
 AFTER_ERROR = timedelta(minutes=1)
 #: Milliseconds that one timer waits for a lock, such as that of another submission of its owner: others wait behind it.
 LOCK_MILLISECONDS = 2000
+#: SQLSTATE of a lock timeout (PostgreSQL, appendix A).
+_LOCK_NOT_AVAILABLE = "55P03"
 #: Fields that a run writes. The body is not among them: it may be large.
 _CHANGED = (
     "status", "inactive_reason", "next_run", "last_ran_at", "last_task", "last_error", "number_of_runs",
@@ -58,21 +67,60 @@ def run_due(limit: int, now: datetime | None = None) -> int:
     """
     if maintenance.current() is not None:
         return 0
+    served: set[uuid.UUID] = set()
+    waiting: set[uuid.UUID] = set()
     for number in range(limit):
-        if not _run_one(now):
+        turn = _run_one(now, served | waiting)
+        if turn is None and served:
+            served.clear()
+            turn = _run_one(now, waiting)
+        if turn is None:
             return number
+        (waiting if turn.waited else served).add(turn.owner_id)
     return limit
 
 
-def _run_one(now: datetime | None) -> bool:
-    """Run one timer; return False where none is due that is not locked."""
+class _Turn(NamedTuple):
+    """owner_id: of the timer that was examined. waited: whether its run waited in vain for another submission."""
+
+    owner_id: uuid.UUID
+    waited: bool = False
+
+
+def correct_times(now: datetime | None = None) -> int:
+    """Move runs to the time of their schedule that are later; returns their number.
+
+    They were written while the clock of the database was ahead: a timer would rest until that time comes.
+    """
+    now, corrected = moment(now), 0
+    for timer_id, document, runs, late in query_rows(_LATE, {"now": now, "slack": AFTER_ERROR}):
+        try:
+            following = schedule.read(json.loads(document)).after(now, runs)
+        except TimerInvalidError:
+            continue
+        if following is not None and following < late:
+            corrected += Timer.objects.filter(pk=timer_id, next_run=late).update(next_run=following)
+    return corrected
+
+
+#: Timers whose next run is more than an interval away, as that of a schedule that begins later is, too.
+_LATE = """
+    SELECT id, schedule, number_of_runs, next_run FROM timers_timer
+    WHERE next_run > %(now)s + %(slack)s + CASE jsonb_typeof(schedule -> 'interval_seconds')
+        WHEN 'number' THEN (schedule ->> 'interval_seconds')::float8 ELSE 0 END * interval '1 second'"""
+
+
+def _run_one(now: datetime | None, passed_over: Collection[uuid.UUID]) -> _Turn | None:
+    """Run one timer of other users than these; return None where none is due that is not locked."""
     timer: Timer | None = None
+    due: datetime | None = None
     try:
         with transaction.atomic():
             now = moment(now)
-            timer = _claim(now)
+            timer = _claim(now, passed_over)
             if timer is None:
-                return False
+                return None
+            due = timer.next_run
             if timer.last_task_id and _unfinished(timer.last_task_id):
                 timer.next_run = now + WAIT
             else:
@@ -84,17 +132,18 @@ def _run_one(now: datetime | None) -> bool:
         if timer is None or now is None:
             raise
         # Where the whole database is away, this raises too.
-        Timer.objects.filter(pk=timer.pk, next_run__isnull=False).update(next_run=now + AFTER_ERROR)
+        Timer.objects.filter(pk=timer.pk, next_run=due).update(next_run=now + AFTER_ERROR)
         log.warning("timer %s: a run failed, and is tried again later: %s", timer.pk, type(error).__name__)
-    return True
+        return _Turn(timer.owner_id, waited=getattr(error.__cause__, "pgcode", None) == _LOCK_NOT_AVAILABLE)
+    return _Turn(timer.owner_id)
 
 
-def _claim(now: datetime) -> Timer | None:
-    """The timer that has been due for longest, locked until the end of this transaction."""
+def _claim(now: datetime, passed_over: Collection[uuid.UUID]) -> Timer | None:
+    """The timer of other users than these that has been due for longest, locked until the end of this transaction."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT set_config('lock_timeout', %s, true)", [f"{LOCK_MILLISECONDS}ms"])
     due = Timer.objects.select_for_update(skip_locked=True, no_key=True, of=("self",)).select_related("owner")
-    return due.filter(next_run__lte=now).order_by("next_run").first()
+    return due.filter(next_run__lte=now).exclude(owner_id__in=passed_over).order_by("next_run").first()
 
 
 def _unfinished(task_id: uuid.UUID) -> bool:
@@ -136,14 +185,14 @@ def _submitted(timer: Timer, now: datetime) -> tuple[Task | None, dict[str, str]
     submission_id = uuid.uuid5(timer.pk, str(timer.number_of_runs))
     try:
         with transaction.atomic():
-            request = bodies.request_of(timer.body, submission_id)
+            request = services.request_of_body(timer.body, submission_id)
             task, _ = submit_transfer(timer.owner, replace(request, label=_label(timer, request.label)), now)
             return task, None
-    except (TaskError, RegistryError, ActivationError, VaultError) as error:
-        return None, _refusal(error)
     except (DatabaseError, InterfaceError):
         raise
-    except Exception:
+    except Exception as error:
+        if isinstance(error, CategorizedError) and error.category is not None:
+            return None, _refusal(error)
         # A timer that cannot run must not prevent the others.
         log.exception("timer %s: run %d failed", timer.pk, timer.number_of_runs)
         return None, {"code": "InternalError", "message": "The service failed to submit this."}
@@ -156,19 +205,9 @@ def _label(timer: Timer, given: str | None) -> str | None:
     return name[: MAX_LABEL - len(number)].strip() + number if name else None
 
 
-def _refusal(error: Exception) -> dict[str, str]:
+def _refusal(error: CategorizedError) -> dict[str, str]:
     """The document of an error, with the code that a submission would have been refused with."""
-    match error:
-        case NoCredentialError():
-            return {"code": "NoCredException", "message": error.reason}
-        case RequestError():
-            return {"code": error.code, "message": f"{error.field}: {error.reason}"}
-        case TooManyPendingError() | TooMuchError():
-            return {"code": "ClientError.LimitExceeded", "message": error.message}
-        case EndpointNotFoundError():
-            return {"code": "EndpointNotFound", "message": f"There is no endpoint {error.ref} (any more)."}
-        case PathNotPermittedError():
-            return {"code": "EndpointPermissionDenied", "message": error.message}
-        case RegistryError():
-            return {"code": "PermissionDenied", "message": "You may not do this on these endpoints (any more)."}
-    return {"code": "NoCredException", "message": "Your credential for one of the endpoints cannot be used."}
+    if isinstance(error, ActivationError | VaultError):
+        return {"code": "NoCredException", "message": "Your credential for one of the endpoints cannot be used."}
+    _status, code, message = meaning(error, "")
+    return {"code": code, "message": message}

@@ -33,7 +33,7 @@ class Schedule:
     iterations: int | None = None
 
     def check(self, now: datetime) -> None:
-        """Raises TimerInvalidError."""
+        """Check the bounds of the schedule. Raises TimerInvalidError."""
         for name, moment in (("start", self.start), ("end.datetime", self.end)):
             if moment is not None and abs(moment - now) > HORIZON:
                 raise TimerInvalidError(f"schedule.{name}", "Expected a time within some years.")
@@ -47,7 +47,7 @@ class Schedule:
             raise TimerInvalidError("schedule.end.datetime", "The end comes before the first run.")
 
     def after(self, now: datetime, runs: int) -> datetime | None:
-        """The time of the first run after now, after this number of runs; None: there is none."""
+        """The time of the first run after now, after this number of runs; None if there is none."""
         if self.interval is None:
             return None if runs else self.start
         if self.iterations is not None and runs >= self.iterations:

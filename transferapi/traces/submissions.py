@@ -1,7 +1,8 @@
 """The begin of a trace: the request that submits a task, or the submission itself where no request did.
 
 Only requests that submit tasks have spans. A `traceparent` of a client is not continued: the client would choose what
-is kept, and could put spans into the trace of somebody else. The new trace has a link to it (decision 0078).
+is kept, and could put spans into the trace of somebody else. The new trace has a link to it
+(docs/decisions/metrics-and-traces.md).
 """
 
 from __future__ import annotations

@@ -1,18 +1,23 @@
-"""Confirmations that the account page asks for before it removes something: in a dialog, or a page without scripts."""
+"""Forms of the account page ask for a confirmation before something is removed, and for a recent sign-in.
+
+A confirmation is asked for in a dialog, or on a page without scripts. A stolen session, or one that was left open, must
+not make a way in that outlives it.
+"""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Concatenate, ParamSpec, TypeVar
 
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
 from webui.forms import question
-from webui.page import ACCOUNT
+from webui.page import ACCOUNT, to_sign_in
+from webui.sign_in.session_start import signed_in_recently
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -102,3 +107,32 @@ def asking(kind: str) -> Callable[[Callable[Concatenate[HttpRequest, P], R]], Ca
         return wrapped
 
     return decorate
+
+
+def again(section: str) -> HttpResponseRedirect:
+    """Lead to the sign-in page, and back to this section."""
+    return to_sign_in(f"{ACCOUNT}#{section}", again=True)
+
+
+def recently_signed_in(
+    section: str,
+) -> Callable[[Callable[Concatenate[HttpRequest, P], R]], Callable[..., R | HttpResponseRedirect]]:
+    """Decorate what a form of this section does, for a user who is signed in: an older sign-in is renewed first."""
+
+    def decorate(act: Callable[Concatenate[HttpRequest, P], R]) -> Callable[..., R | HttpResponseRedirect]:
+        @functools.wraps(act)
+        def wrapped(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> R | HttpResponseRedirect:
+            return act(request, *args, **kwargs) if signed_in_recently(request) else again(section)
+
+        return wrapped
+
+    return decorate
+
+
+@dataclass(frozen=True)
+class Shown:
+    """Values that the page shows only once: (label, value) pairs."""
+
+    title: str
+    text: str
+    values: list[tuple[str, str]] = field(repr=False)

@@ -22,8 +22,8 @@ from webui.page import ACCOUNT, problem, show, signed_in, user_of
 from webui.reasons import said
 from webui.sign_in.session_start import refused, status_of
 
+from .confirmations import recently_signed_in
 from .page import refusal
-from .recent_sign_in import recently_signed_in
 
 SECTION, CONFIRM = "mails", "/account/address"
 #: The cookie with the code, and the seconds for which a browser keeps it.
@@ -36,7 +36,7 @@ def ask(request: HttpRequest, user: User) -> str | HttpResponse:
     try:
         mail_addresses.ask(user, request.POST.get("email", ""), address_of(request))
     except SignInError as error:
-        answer = refusal(request, SECTION, said(error.reason), "email", status=status_of(error))
+        answer = refusal(request, SECTION, said(error.message), "email", status=status_of(error))
         return refused(answer, error)
     return _("A mail with a link is on its way to this address. Your address changes when you open the link.")
 
@@ -60,7 +60,7 @@ def confirm(request: HttpRequest) -> HttpResponse:
             return show(request, "address_confirm.html", context)
         mail_addresses.use(user_of(request), code)
     except AddressLinkLapsedError as error:
-        answer = problem(request, 404, _("This link is over"), said(error.reason))
+        answer = problem(request, 404, _("This link is over"), said(error.message))
         answer.delete_cookie(COOKIE, path=CONFIRM)
         return answer
     messages.success(request, _("Mails go to %(email)s from now on.") % {"email": email})

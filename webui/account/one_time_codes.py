@@ -1,6 +1,6 @@
 """The forms of the section "One-time codes".
 
-All but `confirm` ask for the password, and for a code once codes are on.
+All but `confirm` ask for the password, and for a code once codes are on, or for a recent sign-in by passkey.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from django.utils.translation import gettext as _
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_POST
 
-from identity import one_time_codes, password_sign_in
+from identity import one_time_codes, passkeys, password_sign_in
 from identity.hidden import Secret
 from identity.models import User
 from identity.one_time_codes import OneTimeCodeError
@@ -22,34 +22,43 @@ from identity.vault.errors import VaultKeyNotConfiguredError
 from transferapi.rest.http.trusted_proxies import address_of
 from webui.page import signed_in, user_of
 from webui.reasons import said
-from webui.sign_in.session_start import device, refused, status_of
+from webui.sign_in.session_start import device, proof_of, refused, status_of
 
-from .answers import Shown
+from .confirmations import Shown, again
 from .page import done, page, refusal
 
 SECTION = "one-time-codes"
 
 
 def _proven(view: Callable[[HttpRequest, User], HttpResponse]) -> Callable[..., HttpResponse]:
-    """A form of a user who gives the password again, and a code where codes are on."""
+    """A form of a user who gives the password again, and a code where codes are on.
+
+    A user whose second factor is a passkey has no code yet: the session has just begun with the passkey.
+    """
 
     @sensitive_post_parameters()
     @signed_in
     @require_POST
     @wraps(view)
     def wrapped(request: HttpRequest) -> HttpResponse:
+        user, proof = user_of(request), proof_of(request)
+        by_passkey = proof.is_recent and proof.is_multi_factor
+        if not by_passkey and passkeys.asked_after_password(user) and not one_time_codes.enabled(user):
+            return again(SECTION)
+        password, code = Secret(request.POST.get("password", "")), Secret(request.POST.get("code", ""))
         try:
-            password, code = Secret(request.POST.get("password", "")), Secret(request.POST.get("code", ""))
-            user = password_sign_in.check(user_of(request), password, code, address_of(request), device(request))
+            user = password_sign_in.check(
+                user, password, code, address_of(request), device(request), by_passkey=by_passkey
+            )
             return view(request, user)
         except TooManyAttemptsError as error:
-            return refused(refusal(request, SECTION, said(error.reason), status=429), error)
+            return refused(refusal(request, SECTION, said(error.message), status=429), error)
         except WrongPasswordError:
             return refusal(request, SECTION, _("This is not your password."), "password")
         except CodeRefusedError as error:
-            return refusal(request, SECTION, said(error.reason), "code")
+            return refusal(request, SECTION, said(error.message), "code")
         except (SignInError, OneTimeCodeError, VaultKeyNotConfiguredError) as error:
-            return refusal(request, SECTION, said(error.reason))
+            return refusal(request, SECTION, said(error.message))
 
     return wrapped
 
@@ -68,9 +77,9 @@ def confirm(request: HttpRequest) -> HttpResponse:
     try:
         codes = password_sign_in.confirm_codes(user_of(request), Secret(request.POST.get("code", "")))
     except SignInError as error:
-        return refused(refusal(request, SECTION, said(error.reason), status=status_of(error)), error)
+        return refused(refusal(request, SECTION, said(error.message), status=status_of(error)), error)
     except OneTimeCodeError as error:
-        return refusal(request, SECTION, said(error.reason), "first")
+        return refusal(request, SECTION, said(error.message), "first")
     return page(request, shown=_recovery(_("One-time codes are on"), codes))
 
 

@@ -21,6 +21,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_POST
 
+from endpoints.error_meanings import meaning
 from identity import certificate_subjects, one_time_codes, ssh_keys, tokens
 from identity.error_categories import CategorizedError
 from identity.hidden import Secret
@@ -28,12 +29,11 @@ from identity.models import User
 from identity.one_time_codes import Enrolment
 from identity.provider import applications, consents, scopes
 from transferapi.rest.http.client_certificates import accepted_subject
-from transferapi.rest.http.errors import meaning
 from webui.page import ACCOUNT, show, signed_in, user_of
 from webui.reasons import said
 
-from . import credentials, identities, mails, passkeys, sessions, webhooks
-from .answers import Shown
+from . import credentials, mails, passkeys, sessions, webhooks
+from .confirmations import Shown
 
 P = ParamSpec("P")
 #: A change that a form asks for: returns a sentence, values to show once, or the page to go to.
@@ -101,9 +101,9 @@ def page(
         **sessions.context(request, user),
         **passkeys.context(request, user),
         **webhooks.context(user),
-        **credentials.context(user),
+        **credentials.credentials_context(user),
         **mails.context(user),
-        **identities.context(user),
+        **credentials.identities_context(user),
         "enrolment": enrolment,
         "scanning": enrolment is not None,
         "qr_code": svg(enrolment.uri) if enrolment else "",

@@ -17,11 +17,10 @@ from identity.models import User
 from identity.passkeys import PasskeyError
 from webui.page import signed_in, user_of
 from webui.reasons import said
-from webui.sign_in.passkey_site import place
+from webui.sign_in.password import passkey_place
 from webui.sign_in.session_start import signed_in_recently
 
-from .confirmations import ask, asking
-from .recent_sign_in import again, recently_signed_in
+from .confirmations import again, ask, asking, recently_signed_in
 
 SECTION = "passkeys"
 
@@ -30,7 +29,7 @@ def context(request: HttpRequest, user: User) -> dict[str, Any]:
     return {
         "passkeys": passkeys.of(user),
         "passkey_after_password": passkeys.asked_after_password(user),
-        **place(request),
+        **passkey_place(request),
     }
 
 

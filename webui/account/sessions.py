@@ -15,8 +15,7 @@ from identity.models import User
 from identity.sessions import OpenSession
 from webui.page import problem
 
-from .confirmations import asking
-from .recent_sign_in import recently_signed_in
+from .confirmations import asking, recently_signed_in
 
 SECTION = "sessions"
 _WAYS = {

@@ -11,9 +11,10 @@ from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_POST
 
 from endpoints import registry
-from endpoints.errors import EndpointNotFoundError, RegistryError
+from endpoints.errors import EndpointNotFoundError, NotPermittedError
 from endpoints.permissions import Permission
 from identity import ssh_keys
+from identity.error_categories import CategorizedError
 from identity.models import User
 from identity.ssh_public_keys import (
     MAX_ENDPOINTS,
@@ -21,15 +22,13 @@ from identity.ssh_public_keys import (
     KeyInvalidError,
     KeyNotFoundError,
     KeyRestrictions,
-    SshKeyError,
     checked,
 )
 from webui.page import signed_in, user_of
 from webui.reasons import said
 
-from .confirmations import asking
+from .confirmations import asking, recently_signed_in
 from .page import LIFETIMES, done, refusal
-from .recent_sign_in import recently_signed_in
 
 SECTION = "ssh-keys"
 #: The fields of the form by their names in `KeyFieldInvalidError`.
@@ -54,10 +53,10 @@ def add(request: HttpRequest) -> HttpResponse:
         return refusal(request, SECTION, said(error.reason), "public_key")
     except KeyFieldInvalidError as error:
         return refusal(request, SECTION, said(error.reason), _FIELDS.get(error.field, ""))
-    except (EndpointNotFoundError, SshKeyError, RegistryError) as error:
-        return refusal(
-            request, SECTION, f"{error.message}.", "endpoints" if isinstance(error, RegistryError) else "public_key"
-        )
+    except (EndpointNotFoundError, NotPermittedError) as error:
+        return refusal(request, SECTION, f"{error.message}.", "endpoints")
+    except CategorizedError as error:
+        return refusal(request, SECTION, f"{error.message}.", "public_key")
     return done(request, _("The key is added. It signs you in from now on."), SECTION)
 
 

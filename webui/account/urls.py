@@ -8,18 +8,7 @@ from typing import Any
 from django.http import HttpResponse
 from django.urls import URLPattern, path
 
-from . import (
-    credentials,
-    identities,
-    mail_address,
-    mails,
-    one_time_codes,
-    passkeys,
-    sessions,
-    ssh_keys,
-    views,
-    webhooks,
-)
+from . import credentials, mail_address, mails, one_time_codes, passkeys, sessions, ssh_keys, views, webhooks
 from .page import change_in
 
 
@@ -59,8 +48,8 @@ urlpatterns: list[URLPattern] = [
     _form("webhooks/<uuid:webhook>/enable", webhooks.enable, webhooks.SECTION),
     _form("webhooks/<uuid:webhook>/remove", webhooks.remove, webhooks.SECTION),
     _form("credentials/<uuid:credential>/remove", credentials.remove, credentials.SECTION),
-    _form("identities/<uuid:identity>/unlink", identities.unlink, identities.SECTION),
-    _form("identities/<uuid:identity>/primary", identities.make_primary, identities.SECTION),
+    _form("identities/<uuid:identity>/unlink", credentials.unlink, credentials.IDENTITIES),
+    _form("identities/<uuid:identity>/primary", credentials.make_primary, credentials.IDENTITIES),
     path("account/address", mail_address.confirm),
     path("account/address/link", mail_address.link),
     _form("mails/address", mail_address.ask, mail_address.SECTION, "email"),

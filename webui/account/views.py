@@ -32,10 +32,8 @@ from webui.page import signed_in, user_of
 from webui.reasons import said
 from webui.sign_in.session_start import device, refused
 
-from .answers import Shown
-from .confirmations import asking
+from .confirmations import Shown, asking, recently_signed_in
 from .page import LIFETIMES, done, given_access, line, page, proven, refusal
-from .recent_sign_in import recently_signed_in
 
 
 @signed_in
@@ -169,12 +167,12 @@ def change_password(request: HttpRequest) -> HttpResponse:
     try:
         user = password_sign_in.change_password(user, old, new, address_of(request), device(request), keep=here)
     except TooManyAttemptsError as error:
-        return refused(refusal(request, "password", said(error.reason), status=429), error)
+        return refused(refusal(request, "password", said(error.message), status=429), error)
     except WrongPasswordError:
         return refusal(request, "password", _("This is not your password."), "old")
     except SignInError as error:
         return refusal(
-            request, "password", said(error.reason), "new" if isinstance(error, PasswordRefusedError) else ""
+            request, "password", said(error.message), "new" if isinstance(error, PasswordRefusedError) else ""
         )
     update_session_auth_hash(request, user)
     return done(request, _("Your password is changed. Your other sessions have ended."), "password")

@@ -16,8 +16,7 @@ from transferapi.tasks.models import Delivery, Webhook
 from transferapi.tasks.notify import webhooks
 from transferapi.tasks.states import Status
 
-from .answers import Shown
-from .confirmations import asking
+from .confirmations import Shown, asking
 
 SECTION = "webhooks"
 #: The states of tasks, with the words of the pages.

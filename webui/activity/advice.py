@@ -10,10 +10,8 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
 from endpoints.gridftp.faults import Kind
-from transferapi.tasks.history.causes import Cause, Outcome
+from transferapi.tasks.causes import Cause, Outcome
 from transferapi.tasks.models import File, Task
-from transferapi.tasks.states import Phase
-from transferapi.tasks.worker import troubles
 from webui.templatetags.waybill import count
 
 _LOOK_AT_RIGHTS = gettext_lazy("Ask the owner of the endpoint for access, or correct the rights of these files.")
@@ -111,13 +109,12 @@ def title_of(code: str) -> str:
 
 
 def shown(task: Task, cause: Cause) -> CauseShown:
-    do = KNOWN.get(cause.code, _UNKNOWN)[1]
     return CauseShown(
         title=_on_files(cause.code, cause.files),
         code=cause.code,
         next_words=_next(task, cause),
         next_try=cause.next_try if cause.outcome is Outcome.RETRIED else None,
-        do=str(do),
+        do=what_to_do(cause.code),
         raw=cause.raw,
         files=cause.first,
         more=cause.files - len(cause.first),
@@ -125,17 +122,8 @@ def shown(task: Task, cause: Cause) -> CauseShown:
     )
 
 
-def of_endpoint(task: Task, now: datetime) -> CauseShown | None:
-    """The fault of a whole endpoint that the task meets now, if any."""
-    if not task.nice_status or not task.nice_status_details or task.nice_status not in KNOWN:
-        return None
-    seconds = troubles.seconds_to_next_try(task, now)
-    until = datetime.fromisoformat(str(task.trouble["until"])) if seconds >= 0 and task.trouble else None
-    waits = task.phase == Phase.SUSPENDED
-    next_words = _("The task waits for a credential.") if waits else _("It is tried again, until the deadline.")
-    do = str(KNOWN[task.nice_status][1])
-    title = title_of(task.nice_status)
-    return CauseShown(title, task.nice_status, next_words, until, do, task.nice_status_details, [], 0, passed=False)
+def what_to_do(code: str) -> str:
+    return str(KNOWN.get(code, _UNKNOWN)[1])
 
 
 def _on_files(code: str, files: int) -> str:

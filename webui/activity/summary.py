@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
 from endpoints.registry import canonical_name
+from transferapi.tasks import names, standstill
 from transferapi.tasks.display_state import DisplayState, display_state
 from transferapi.tasks.forecast.model import Forecast
 from transferapi.tasks.managers import pauses
 from transferapi.tasks.models import Task
 from transferapi.tasks.states import Phase, TaskType
-from webui.states import SHOWN, ShownState
+from webui.states import SHOWN, STALLED, ShownState
 from webui.templatetags.waybill import count, duration, octets
+
+from . import advice
 
 #: A forecast whose ends differ by more than this factor, or that is longer than this, says nothing.
 TOO_WIDE, TOO_LONG = 10.0, 999 * 3600.0
@@ -41,6 +44,17 @@ class PhaseShown:
 
 
 @dataclass(frozen=True)
+class StallShown:
+    """Why a task does not go on. where: an endpoint, or "". next_try: None while it is being tried, and if it waits."""
+
+    title: str
+    where: str
+    since: datetime | None
+    next_try: datetime | None
+    waits: bool
+
+
+@dataclass(frozen=True)
 class TaskSummary:
     """A task as lists and its page show it."""
 
@@ -48,6 +62,11 @@ class TaskSummary:
     state: ShownState
     source: str
     destination: str
+    stall: StallShown | None = None
+
+    @property
+    def name(self) -> str:
+        return names.of(self.task)
 
     @property
     def is_delete(self) -> bool:
@@ -123,10 +142,23 @@ class TaskSummary:
         return [*phases, _verifying(self)] if verifies else phases
 
 
-def of(task: Task) -> TaskSummary:
+def of(task: Task, now: datetime | None = None) -> TaskSummary:
     """task: with its endpoints and their owners."""
     destination = canonical_name(task.destination) if task.destination else ""
-    return TaskSummary(task, SHOWN[display_state(task)], canonical_name(task.source), destination)
+    state, stall = display_state(task), _stall(task, now or datetime.now(UTC))
+    # One that waits for its turn after a fault has not begun for that fault.
+    shown = STALLED if stall and state in (DisplayState.ACTIVE, DisplayState.QUEUED) else SHOWN[state]
+    return TaskSummary(task, shown, canonical_name(task.source), destination, stall)
+
+
+def _stall(task: Task, now: datetime) -> StallShown | None:
+    found = standstill.of(task)
+    if found is None or task.phase == Phase.PAUSED or found.code not in advice.KNOWN:
+        return None
+    end = task.ends.get(found.side)
+    where = canonical_name(end) if end else ""
+    later = found.next_try if found.next_try and found.next_try > now else None
+    return StallShown(advice.title_of(found.code), where, found.since, later, waits=task.phase == Phase.SUSPENDED)
 
 
 def time_left(found: Forecast | None) -> str:

@@ -16,16 +16,18 @@ from django.views.decorators.http import require_safe
 from endpoints.models import Endpoint
 from endpoints.registry import canonical_name
 from identity.models import User
-from transferapi.tasks import queries
+from transferapi.tasks import names, queries
 from transferapi.tasks.display_state import DisplayState
 from transferapi.tasks.queries import Order, TaskFilter, TextMatch, TimeRange
-from webui.page import show, signed_in, user_of
+from webui.page import part, show, signed_in, user_of
 from webui.states import SHOWN, ShownState
 
 from . import summary
 
 #: Tasks of one page, pages that can be opened, and characters of a text to search.
 ROWS, MOST_PAGES, MAX_TEXT = 25, 400, 128
+#: Tasks below the panes of the Transfer page.
+LATEST = 4
 ENDPOINT_DAYS = 90
 _ORDERS = ("request_time", "label", "status", "bytes_transferred", "completion_time")
 
@@ -75,7 +77,7 @@ class TaskListFilter:
 
 @dataclass(frozen=True)
 class Chip:
-    """A state as a filter, with the number of tasks; href "": there is none of them."""
+    """A state as a filter, with the number of tasks; href: "" if there is none of them."""
 
     state: ShownState
     count: int
@@ -99,6 +101,7 @@ def activity(request: HttpRequest) -> HttpResponse:
     user, asked = user_of(request), question(request.GET)
     limits = {"limit": ROWS, "offset": ROWS * (asked.page - 1)}
     found = queries.list_tasks(user, asked.filter(), [asked.order], **limits)
+    names.read(found.rows)
     last = min(MOST_PAGES, max(1, -(-found.total // ROWS)))
     context = {
         "title": _("Activity"),
@@ -113,6 +116,15 @@ def activity(request: HttpRequest) -> HttpResponse:
         "later": asked.address(page=asked.page + 1) if asked.page < last else "",
     }
     return show(request, "activity/list.html", context)
+
+
+@signed_in
+@require_safe
+def latest(request: HttpRequest) -> HttpResponse:
+    """The latest tasks, as the Transfer page shows them below its panes."""
+    found = queries.list_tasks(user_of(request), TaskFilter(), limit=LATEST).rows
+    names.read(found)
+    return part(request, "activity/latest.html", {"tasks": list(map(summary.of, found))})
 
 
 def question(given: Mapping[str, Any]) -> TaskListFilter:

@@ -14,7 +14,8 @@ from identity.error_categories import CategorizedError
 from identity.hidden import Secret
 from transferapi.tasks.errors import RequestError
 from webui.forms import question, refused
-from webui.page import signed_in, user_of
+from webui.page import signed_in, to_sign_in, user_of
+from webui.sign_in.session_start import signed_in_recently
 
 from .page import INVITATIONS, show_section, staff_only
 
@@ -23,9 +24,14 @@ from .page import INVITATIONS, show_section, staff_only
 @staff_only
 @require_http_methods(["GET", "HEAD", "POST"])
 def page(request: HttpRequest) -> HttpResponse:
-    """The list; in answer to the form also the link of the new invitation, which is shown this once."""
+    """The list; in answer to the form also the link of the new invitation, which is shown this once.
+
+    The account that it makes outlives the session that asked for it: the session has just begun.
+    """
     if request.method != "POST":
         return _page(request)
+    if not signed_in_recently(request):
+        return to_sign_in(INVITATIONS, again=True)
     try:
         made, link = sign_up.invite(user_of(request), request.POST.get("email", "").strip(), _days(request))
     except CategorizedError as error:

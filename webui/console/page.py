@@ -9,9 +9,9 @@ from typing import Any, Concatenate, ParamSpec
 from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
 
+from endpoints.error_meanings import meaning
 from identity.error_categories import CategorizedError
 from identity.users import check_staff
-from transferapi.rest.http.errors import meaning
 from webui.page import problem, show, user_of
 
 P = ParamSpec("P")

@@ -1,7 +1,4 @@
-"""The tasks of all users at the endpoints that the reader manages: filters in the address, pages, and actions.
-
-The page of a task shows managers its state, the causes of a pause, and its events.
-"""
+"""The tasks, the pause rules and the health of the endpoints that the reader manages."""
 
 from __future__ import annotations
 
@@ -18,23 +15,25 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 from django.views.decorators.http import require_POST, require_safe
 
-from endpoints import managed_endpoints
+from endpoints import managed_endpoints, pause_rules
+from endpoints.error_meanings import ApiError
 from endpoints.registry import canonical_name
 from identity import users
 from identity.error_categories import CategorizedError
 from identity.models import User
-from transferapi.rest.http.errors import ApiError
+from identity.provider import identities
 from transferapi.rest.transfer import manager_documents
 from transferapi.rest.transfer.manager_views import read_last_key
 from transferapi.tasks.errors import RequestError, TaskNotFoundError
-from transferapi.tasks.managers import actions, managed_tasks
+from transferapi.tasks.managers import actions, endpoint_health, managed_tasks
 from transferapi.tasks.managers.managed_tasks import MAX_TASKS, LastKey, ManagedTask, ManagedTaskFilter
 from transferapi.tasks.states import Status
 from webui.activity import summary
+from webui.endpoints import PAUSES
 from webui.forms import refused
 from webui.page import problem, signed_in, user_of
 
-from .page import TASKS, show_section
+from .page import HEALTH, RULES, TASKS, show_section
 
 #: Tasks of one page, as many as one action may change; and characters of a value in the address.
 ROWS, MAX_VALUE = MAX_TASKS, 512
@@ -215,3 +214,32 @@ def task(request: HttpRequest, task_id: uuid.UUID) -> HttpResponse:
         "refusal": None,
     }
     return show_section(request, TASKS, "task.html", context)
+
+
+@signed_in
+@require_safe
+def rules(request: HttpRequest) -> HttpResponse:
+    found = pause_rules.listed(user_of(request))
+    people = identities.by_id([row.identity_id for row in found if row.identity_id])
+    names = {user.pk: user.username for user in people}
+    rows = [
+        {
+            "rule": row,
+            "endpoint": canonical_name(row.endpoint),
+            "operations": [words for flag, words in PAUSES.items() if getattr(row, flag)],
+            "whom": names.get(row.identity_id, "") if row.identity_id else "",
+        }
+        for row in found
+    ]
+    return show_section(request, RULES, "rules.html", {"rows": rows})
+
+
+@signed_in
+@require_safe
+def health(request: HttpRequest) -> HttpResponse:
+    try:
+        rows = [(seen, canonical_name(seen.endpoint)) for seen in endpoint_health.of_managed(user_of(request))]
+    except CategorizedError as error:
+        refusal, status = refused("list", error)
+        return show_section(request, HEALTH, "health.html", {"rows": [], "refusal": refusal}, status)
+    return show_section(request, HEALTH, "health.html", {"rows": rows})

@@ -11,6 +11,7 @@ from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext_noop as _
 from django.views.decorators.http import require_POST
 
+from endpoints.error_meanings import meaning
 from identity import audit, certificate_subjects, password_sign_in
 from identity import sign_up as sign_up_rules
 from identity.certificate_subjects import CertificateSubjectError
@@ -18,7 +19,6 @@ from identity.password_sign_in import SignInError
 from identity.proven_identities import IdentityInactiveError
 from identity.sign_up import MOST_OF_A_NETWORK, SignUpError
 from transferapi.rest.http.client_certificates import accepted_subject
-from transferapi.rest.http.errors import meaning
 from transferapi.rest.http.trusted_proxies import address_of
 from webui.page import own_path
 from webui.reasons import said
@@ -39,7 +39,7 @@ def sign_in(request: HttpRequest) -> HttpResponse:
     try:
         password_sign_in.count_request("certificate", address_of(request), MOST)
     except SignInError as error:
-        return refused(form(request, after, reason=error.reason, status=status_of(error)), error)
+        return refused(form(request, after, reason=error.message, status=status_of(error)), error)
     subject = accepted_subject(request)
     if subject is None:
         return _refusal(request, after, NOT_SHOWN, "no certificate is accepted")
@@ -47,7 +47,7 @@ def sign_in(request: HttpRequest) -> HttpResponse:
     if user is not None:
         return complete(request, user, after, "certificate")
     if certificate_subjects.is_registered(subject):
-        return _refusal(request, after, IdentityInactiveError.reason, "not active")
+        return _refusal(request, after, IdentityInactiveError.refusal.sentence, "not active")
     audit.record_refusal(None, "certificate", address_of(request), "not registered")
     return _unknown(request, subject, after)
 
@@ -63,7 +63,7 @@ def sign_up(request: HttpRequest) -> HttpResponse:
         password_sign_in.count_request("sign-up", address_of(request), MOST_OF_A_NETWORK)
         user = certificate_subjects.sign_up(subject, request.POST.get("username", ""), invitation_of(request))
     except SignInError as error:
-        return refused(_unknown(request, subject, after, said(error.reason), status_of(error)), error)
+        return refused(_unknown(request, subject, after, said(error.message), status_of(error)), error)
     except (CertificateSubjectError, SignUpError) as error:
         status, _code, message = meaning(error, "")
         return _unknown(request, subject, after, said(message), status)

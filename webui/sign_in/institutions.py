@@ -23,11 +23,10 @@ from django.views.decorators.http import require_GET, require_POST
 from redis.exceptions import RedisError
 
 from identity import password_sign_in
-from identity.federation import pending
+from identity.federation import pending, saml, saml_directory, saml_sources
 from identity.federation.errors import FederationError, ProofRefusedError, ServiceBusyError, SignInNotBegunError
 from identity.federation.freshness import Fresh
-from identity.federation.saml import directory, requests, responses, sources
-from identity.federation.saml.responses import ServiceProvider
+from identity.federation.saml import ServiceProvider
 from identity.password_sign_in import SignInError
 from identity.proven_identities import LinkedIdentityError, Proven
 from transferapi.rest.http.trusted_proxies import address_of
@@ -63,7 +62,7 @@ def _where_offered(view: Callable[Concatenate[HttpRequest, P], HttpResponse]) ->
 def choose(request: HttpRequest) -> HttpResponse:
     """The page on which a person finds the institution. It works without scripts."""
     text = request.GET.get("q", "")[:MAX_SEARCH]
-    found = directory.search(text) if text.strip() else []
+    found = saml_directory.search(text) if text.strip() else []
     context = {
         "title": _("Choose your institution"),
         "q": text,
@@ -71,8 +70,8 @@ def choose(request: HttpRequest) -> HttpResponse:
         "link": "link" in request.GET,
         "fresh": Fresh.read(request.GET.get("fresh")).value,
         "found": found,
-        "is_cut": len(found) == directory.MAX_FOUND,
-        "remembered": directory.by_ids(_remembered(request)),
+        "is_cut": len(found) == saml_directory.MAX_FOUND,
+        "remembered": saml_directory.by_ids(_remembered(request)),
     }
     return show(request, "signin_institution.html", context)
 
@@ -85,11 +84,11 @@ def begin(request: HttpRequest, institution: int) -> HttpResponse:
     try:
         purpose = purpose_of(request)
         password_sign_in.count_request("provider", address_of(request), MOST_BEGUN)
-        row = directory.get(institution)
-        key = sources.key_of(settings.SAML_KEY) if settings.SAML_KEY and settings.SAML_SIGN_REQUESTS else None
-        begun = requests.begin(row, _us(), key, anew=bool(purpose.get("fresh")))
+        row = saml_directory.get(institution)
+        key = saml_sources.key_of(settings.SAML_KEY) if settings.SAML_KEY and settings.SAML_SIGN_REQUESTS else None
+        begun = saml.begin(row, _us(), key, anew=bool(purpose.get("fresh")))
     except SignInError as error:
-        return refused(form(request, after, reason=error.reason, status=status_of(error)), error)
+        return refused(form(request, after, reason=error.message, status=status_of(error)), error)
     except (FederationError, LinkedIdentityError) as error:
         return failed(request, after, error, demanded(request))
     answer = lead(request, begun.request_id, {"entity": row.entity_id, **purpose, "next": after}, begun.url, row.name)
@@ -107,12 +106,12 @@ def take_answer(request: HttpRequest) -> HttpResponse:
     after = own_path(None)
     try:
         password_sign_in.count_request("answer", address_of(request), MOST_ANSWERS)
-        key = sources.key_of(settings.SAML_KEY) if settings.SAML_KEY else None
-        checked = responses.check(request.POST.get("SAMLResponse", ""), _us(), key)
+        key = saml_sources.key_of(settings.SAML_KEY) if settings.SAML_KEY else None
+        checked = saml.check(request.POST.get("SAMLResponse", ""), _us(), key)
         name = secrets.token_urlsafe(32)
         _keep_answer(name, {"proven": checked.proven.as_document(), "request": checked.request_id})
     except SignInError as error:
-        return refused(form(request, after, reason=error.reason, status=status_of(error)), error)
+        return refused(form(request, after, reason=error.message, status=status_of(error)), error)
     except (FederationError, LinkedIdentityError) as error:
         record_refusal(request, error, "saml")
         return failed(request, after, error, {})
@@ -132,7 +131,7 @@ def done(request: HttpRequest) -> HttpResponse:
         proven = Proven.of_document(checked["proven"])
         if proven.provider != f"saml:{kept.get('entity')}":
             raise ProofRefusedError("The answer comes from another institution.")
-        directory.by_entity_id(kept["entity"])  # It may have left the metadata since its answer was checked.
+        saml_directory.by_entity_id(kept["entity"])  # It may have left the metadata since its answer was checked.
         return use(request, proven, kept)
     except (FederationError, LinkedIdentityError) as error:
         record_refusal(request, error, f"saml:{kept['entity']}" if "entity" in kept else "saml")
@@ -142,8 +141,8 @@ def done(request: HttpRequest) -> HttpResponse:
 @require_GET
 def metadata(request: HttpRequest) -> HttpResponse:
     """Our own metadata, which federations register."""
-    key = sources.key_of(settings.SAML_KEY) if settings.SAML_KEY else None
-    text = requests.metadata(_us(), key, signs=key is not None and settings.SAML_SIGN_REQUESTS)
+    key = saml_sources.key_of(settings.SAML_KEY) if settings.SAML_KEY else None
+    text = saml.metadata(_us(), key, signs=key is not None and settings.SAML_SIGN_REQUESTS)
     return HttpResponse(text, content_type="application/samlmetadata+xml")
 
 

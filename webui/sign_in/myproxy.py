@@ -10,6 +10,7 @@ from django.views.decorators.http import require_http_methods
 
 from endpoints.activation import status as activation
 from endpoints.addresses.provider_sites import addresses_of
+from endpoints.error_meanings import meaning
 from endpoints.errors import TooManyWaitingError
 from identity import audit, password_sign_in
 from identity import linked_identities as linked
@@ -24,7 +25,6 @@ from identity.federation.myproxy import MyProxyProvider
 from identity.hidden import Secret
 from identity.password_sign_in import SignInError
 from identity.proven_identities import LinkedIdentityError, ProofTooOldError, Proven
-from transferapi.rest.http.errors import meaning
 from transferapi.rest.http.trusted_proxies import address_of
 from webui.page import own_path, problem, show
 from webui.reasons import said
@@ -51,7 +51,7 @@ def sign_in(request: HttpRequest, name: str) -> HttpResponse:
         purpose = purpose_of(request)
         return use(request, _proven(request, server), {**purpose, "next": after})
     except SignInError as error:
-        return refused(_form(request, server, error.reason, status_of(error)), error)
+        return refused(_form(request, server, error.message, status_of(error)), error)
     except ProofTooOldError as error:
         return failed(request, after, error, demanded(request))
     except (FederationError, LinkedIdentityError, TooManyWaitingError) as error:

@@ -14,7 +14,7 @@ from django.views.decorators.http import require_GET
 from identity import one_time_link
 from identity.models import User
 from transferapi.rest.http.trusted_proxies import address_of
-from webui.navigation import first_page
+from webui.frame import first_page
 from webui.page import problem
 
 from .session_start import complete

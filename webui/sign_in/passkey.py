@@ -30,7 +30,7 @@ def options(request: HttpRequest) -> HttpResponse:
         else:
             found = passkeys.begin_second_factor(password_sign_in.user_of(kept(request)), request.session)
     except SignInError as error:
-        return refused(JsonResponse({"message": said(error.reason)}, status=status_of(error)), error)
+        return refused(JsonResponse({"message": said(error.message)}, status=status_of(error)), error)
     except PasskeyError as error:
         return JsonResponse({"message": said(error.message)}, status=409)
     if not request.user.is_authenticated:

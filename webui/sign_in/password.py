@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import uuid
+from typing import Any
+from urllib.parse import urlsplit
 
 from django.conf import settings
 from django.contrib.auth import logout
@@ -13,9 +15,10 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from identity import one_time_codes, passkeys, password_recovery, password_sign_in
 from identity import sign_up as sign_up_rules
+from identity.federation import saml_directory
 from identity.federation.freshness import Fresh
-from identity.federation.saml import directory
 from identity.hidden import Secret
+from identity.passkeys import PasskeysUnavailableError
 from identity.password_sign_in import (
     CodeRequiredError,
     PendingSignIn,
@@ -28,7 +31,6 @@ from webui.page import SIGN_IN, own_path, show
 from webui.reasons import said
 
 from . import step_up
-from .passkey_site import place
 from .session_start import PENDING, application, complete, device, refused, status_of
 
 
@@ -52,7 +54,7 @@ def _try(request: HttpRequest, after: str) -> HttpResponse:
         _keep(request, error.pending)
         return second_form(request, after)
     except SignInError as error:
-        return refused(form(request, after, username=username, reason=error.reason, status=status_of(error)), error)
+        return refused(form(request, after, username=username, reason=error.message, status=status_of(error)), error)
     return complete(request, user, after, "password")
 
 
@@ -74,8 +76,8 @@ def enter_code(request: HttpRequest) -> HttpResponse:
 def second_refused(request: HttpRequest, after: str, error: SignInError) -> HttpResponse:
     """The answer to a second factor that was refused. A sign-in that has lapsed begins again."""
     if isinstance(error, SignInLapsedError):
-        return form(request, after, reason=error.reason, status=400)
-    return refused(second_form(request, after, error.reason, status_of(error)), error)
+        return form(request, after, reason=error.message, status=400)
+    return refused(second_form(request, after, error.message, status_of(error)), error)
 
 
 def _keep(request: HttpRequest, pending: PendingSignIn) -> None:
@@ -131,9 +133,9 @@ def form(
         "myproxy": sorted(settings.MYPROXY_SIGN_IN.values(), key=lambda one: one.domain not in demanded),
         "sign_up": sign_up_rules.is_offered() and password_recovery.is_offered(),
         "institutions": bool(settings.SAML_METADATA),
-        "institution_domain": min(directory.domains_among(demanded), default=""),
+        "institution_domain": min(saml_directory.domains_among(demanded), default=""),
         "certificate": accepted_subject(request) or "",
-        **place(request),
+        **passkey_place(request),
         **({"back": ""} if is_answer else {}),
     }
     return show(request, "signin.html", context, status, leads_to=application(request, after))
@@ -148,6 +150,16 @@ def second_form(request: HttpRequest, after: str, reason: str = "", status: int 
         "reason": said(reason),
         "codes": one_time_codes.enabled(user),
         "passkeys": passkeys.usable(user),
-        **place(request),
+        **passkey_place(request),
     }
     return show(request, "signin_code.html", context, status, leads_to=application(request, after))
+
+
+def passkey_place(request: HttpRequest) -> dict[str, Any]:
+    """Whether a passkey can be used on this page, and the address at which it can be, where that is another one."""
+    try:
+        site = passkeys.site()
+    except PasskeysUnavailableError:
+        return {"passkeys_here": False, "passkeys_elsewhere": ""}
+    here = urlsplit(f"//{request.get_host()}").hostname == site.id
+    return {"passkeys_here": here, "passkeys_elsewhere": "" if here else site.origin}

@@ -19,14 +19,14 @@ from django.views.decorators.http import require_GET, require_POST
 from endpoints import concurrency_limits
 from endpoints.addresses.provider_sites import reach
 from endpoints.concurrency_limits import RequestSlot
+from endpoints.error_meanings import meaning
 from endpoints.errors import TooManyWaitingError
 from identity import audit, password_sign_in
 from identity import linked_identities as linked
 from identity.error_categories import CategorizedError
-from identity.federation import freshness, pending
+from identity.federation import freshness, openid, pending
 from identity.federation.errors import FederationError, ProviderUnknownError, SignInNotBegunError
 from identity.federation.freshness import Fresh
-from identity.federation.openid import sign_in as openid
 from identity.federation.providers import Provider
 from identity.models import User
 from identity.networks import network_of
@@ -39,7 +39,6 @@ from identity.proven_identities import (
     Proven,
 )
 from identity.sign_up import SignUpError
-from transferapi.rest.http.errors import meaning
 from transferapi.rest.http.trusted_proxies import address_of
 from webui.page import ACCOUNT, own_path, show, to_sign_in
 from webui.reasons import said
@@ -70,7 +69,7 @@ def begin(request: HttpRequest, name: str) -> HttpResponse:
         with waiting_slot(request):
             begun = openid.begin(provider, back, reach, anew=bool(purpose.get("fresh")))
     except SignInError as error:
-        return refused(form(request, after, reason=error.reason, status=status_of(error)), error)
+        return refused(form(request, after, reason=error.message, status=status_of(error)), error)
     except (FederationError, LinkedIdentityError, TooManyWaitingError) as error:
         return failed(request, after, error, demanded(request))
     return lead(request, begun.state, {**begun.kept, **purpose, "next": after}, begun.url, provider.label)
@@ -168,7 +167,7 @@ def sign_up(request: HttpRequest) -> HttpResponse:
         password_sign_in.count_request("identity-sign-up", address_of(request), MOST_SIGN_UPS)
         user = linked.sign_up(proven, request.POST.get("username", ""), invitation_of(request))
     except SignInError as error:
-        return refused(unknown(request, proven.username, after, said(error.reason), status_of(error)), error)
+        return refused(unknown(request, proven.username, after, said(error.message), status_of(error)), error)
     except ProofTooOldError as error:
         return failed(request, after, error, {})
     except (LinkedIdentityError, SignUpError) as error:

@@ -44,7 +44,7 @@ def ask(request: HttpRequest) -> HttpResponse:
     try:
         password_recovery.ask(name, address_of(request))
     except SignInError as error:
-        return refused(_form(request, name, said(error.reason), status_of(error)), error)
+        return refused(_form(request, name, said(error.message), status_of(error)), error)
     minutes = int(password_recovery.LIFETIME.total_seconds() // 60)
     return show(request, "recover_sent.html", {"title": _("Look into your mailbox"), "minutes": minutes})
 
@@ -77,7 +77,7 @@ def new_password(request: HttpRequest) -> HttpResponse:
     except RecoveryLinkLapsedError as error:
         return _lapsed(request, error)
     except SignInError as error:
-        return _password_form(request, user.username, new=said(error.reason), status=400)
+        return _password_form(request, user.username, new=said(error.message), status=400)
     logout(request)
     messages.success(request, _("Your new password is set. Sign in with it."))
     answer = HttpResponseRedirect(SIGN_IN)
@@ -98,7 +98,7 @@ def _password_form(
 
 
 def _lapsed(request: HttpRequest, error: RecoveryLinkLapsedError) -> HttpResponse:
-    context = {"title": _("This link is over"), "text": said(error.reason)}
+    context = {"title": _("This link is over"), "text": said(error.message)}
     answer = show(request, "recover_lapsed.html", context, 400)
     answer.delete_cookie(COOKIE, path=RECOVER)
     return answer

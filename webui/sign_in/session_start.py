@@ -108,7 +108,7 @@ def refused(answer: HttpResponse, error: Exception) -> HttpResponse:
 
 
 def status_of(error: SignInError) -> int:
-    return {"TooManyAttemptsError": 429, "CountingFailedError": 503}.get(type(error).__name__, 400)
+    return error.refusal.category.status
 
 
 def application(request: HttpRequest, after: str) -> str:

@@ -11,6 +11,7 @@ from django.utils.translation import gettext as _
 from django.views.decorators.debug import sensitive_post_parameters, sensitive_variables
 from django.views.decorators.http import require_GET, require_http_methods
 
+from endpoints.error_meanings import meaning
 from identity import password_recovery, sign_up
 from identity.error_categories import CategorizedError
 from identity.hidden import Secret
@@ -23,7 +24,6 @@ from identity.sign_up import (
     SignUpLinkLapsedError,
 )
 from identity.sign_up_policy import SignUp
-from transferapi.rest.http.errors import meaning
 from transferapi.rest.http.trusted_proxies import address_of
 from webui import cookies
 from webui.page import SIGN_IN, problem, show
@@ -50,9 +50,9 @@ def ask(request: HttpRequest) -> HttpResponse:
     try:
         sign_up.ask(address, address_of(request), invitation_of(request))
     except SignInError as error:
-        return refused(_form(request, address, said(error.reason), status_of(error)), error)
+        return refused(_form(request, address, said(error.message), status_of(error)), error)
     except AddressRefusedError as error:
-        return _form(request, address, said(error.reason), 400)
+        return _form(request, address, said(error.message), 400)
     except SignUpError as error:
         answer = _form(request, address, said(error.message), _status(error))
         if isinstance(error, InvitationRefusedError):
@@ -110,7 +110,7 @@ def account(request: HttpRequest) -> HttpResponse:
             return _account_form(request, email)
         return _make(request, code, email)
     except SignInError as error:
-        return refused(problem(request, status_of(error), _("Too many attempts"), said(error.reason)), error)
+        return refused(problem(request, status_of(error), _("Too many attempts"), said(error.message)), error)
     except SignUpError as error:
         return _lapsed(request, error)
 
@@ -123,9 +123,9 @@ def _make(request: HttpRequest, code: Secret, email: str) -> HttpResponse:
     try:
         user = sign_up.finish(code, request.POST.get("username", ""), request.POST.get("full_name", "").strip(), new)
     except NameRefusedError as error:
-        return _account_form(request, email, username=said(error.reason))
+        return _account_form(request, email, username=said(error.message))
     except SignInError as error:
-        return _account_form(request, email, new=said(error.reason))
+        return _account_form(request, email, new=said(error.message))
     messages.success(request, _("Your account %(name)s is ready. Sign in with it.") % {"name": user.username})
     answer = HttpResponseRedirect(f"{SIGN_IN}?username={user.username}")
     answer.delete_cookie(LINK_COOKIE, path=SIGN_UP)

@@ -11,8 +11,8 @@ from django.utils.translation import gettext as _
 
 from endpoints.errors import StepUpRequiredError
 from identity import user_names
+from identity.federation import saml_directory
 from identity.federation.freshness import Fresh
-from identity.federation.saml import directory
 from webui.page import SIGN_IN, own_path
 
 #: Domains in an address of the sign-in page.
@@ -54,7 +54,7 @@ def known(domains: Sequence[str]) -> list[str]:
     """
     providers = (one.domain for one in settings.PROVIDERS.values())
     ours = {user_names.domain(), *providers, *(one.domain for one in settings.MYPROXY_SIGN_IN.values())}
-    return sorted(ours.intersection(one.lower() for one in domains) | directory.domains_among(domains))
+    return sorted(ours.intersection(one.lower() for one in domains) | saml_directory.domains_among(domains))
 
 
 def _here(request: HttpRequest) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
 
 from django import template
@@ -75,15 +76,26 @@ def _escape(code: int) -> str:
 
 @register.filter
 def when(time: datetime | None) -> SafeString:
-    """A time. A module shows it in the reader's zone; without scripts it is UTC."""
+    """A time to the minute. A module shows it in the reader's zone; without scripts it is UTC."""
+    return _time(time, "%Y-%m-%d %H:%M", "")
+
+
+@register.filter
+def moment(time: datetime | None) -> SafeString:
+    """As `when`, to the second."""
+    return _time(time, "%Y-%m-%d %H:%M:%S", "seconds")
+
+
+def _time(time: datetime | None, shown: str, exact: str) -> SafeString:
     if time is None:
         return mark_safe("&ndash;")
     utc = time.astimezone(UTC)
     return format_html(
-        '<time datetime="{}" title="{} UTC" data-when>{} UTC</time>',
+        '<time datetime="{}" title="{} UTC" data-when{}>{} UTC</time>',
         utc.isoformat(timespec="seconds"),
         utc.strftime("%Y-%m-%d %H:%M:%S"),
-        utc.strftime("%Y-%m-%d %H:%M"),
+        format_html('="{}"', exact) if exact else "",
+        utc.strftime(shown),
     )
 
 
@@ -96,7 +108,13 @@ def octets(amount: float | None) -> str:
     while value >= 1024 and step < len(_UNITS) - 1:
         value, step = value / 1024, step + 1
     digits = 0 if step == 0 or value >= 100 else 1
-    return f"{number_format(value, digits)} {_UNITS[step]}"
+    # `number_format` cuts digits off, and scripts round.
+    return f"{number_format(_rounded(value, digits), digits)} {_UNITS[step]}"
+
+
+def _rounded(value: float, digits: int) -> Decimal:
+    """As `Intl.NumberFormat` rounds: halves away from zero."""
+    return Decimal(value).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP)
 
 
 @register.filter

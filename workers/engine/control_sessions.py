@@ -10,7 +10,7 @@ from itertools import takewhile
 from typing import TypeVar
 
 from endpoints.gridftp.facts import Entry
-from endpoints.gridftp.faults import Fault, FaultError, FaultScope, Side
+from endpoints.gridftp.faults import Fault, FaultError, FaultScope, Kind, Side
 
 from .bounds import DEFAULT, EngineBounds, ListingCounter, Memory
 from .ports import Session, SessionFactory
@@ -222,6 +222,11 @@ class ControlSessions:
         if error.fault.scope is not FaultScope.FILE and self._open.get(side) is session:
             del self._open[side]
             await self._factory.give_back(session)
+
+
+def is_missing(answer: Entry | Fault | None) -> bool:
+    """Whether a server has answered that there is no such entry. None is no answer."""
+    return isinstance(answer, Fault) and answer.kind is Kind.FILE_NOT_FOUND
 
 
 def _is_answer(found: Entry | Fault) -> bool:

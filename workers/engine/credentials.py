@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from typing import Protocol
 
 from endpoints.gridftp.faults import Fault, FaultScope, Kind, Side
+from identity.gsi.printable import translatable as _
 
 from .ports import Clock
 
@@ -18,7 +19,7 @@ from .ports import Clock
 CHECK_INTERVAL = 3.0
 #: A credential is not used for so long before it expires: files under way need time to end in good order.
 MARGIN = timedelta(seconds=12)
-ENDED = "The credential has expired."
+ENDED = _("The credential has expired.")
 
 
 @dataclass(frozen=True, slots=True)

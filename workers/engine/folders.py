@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from endpoints.gridftp.facts import Entry
 from endpoints.gridftp.faults import FaultError, Kind, Side
 
 from .control_sessions import ControlSessions
@@ -19,6 +20,19 @@ class Folders:
     def __init__(self, control_sessions: ControlSessions) -> None:
         self._control_sessions = control_sessions
         self._known: set[str] = {""}
+        #: Folders that `make` has made: nobody else had.
+        self._made: set[str] = set()
+
+    def is_known(self, path: str) -> bool:
+        """Whether this folder surely exists."""
+        return path in self._known
+
+    async def look(self, paths: Iterable[str]) -> None:
+        """Remember those of these folders that exist: `make` asks nothing about them. Raises UnreachableError only."""
+        unknown = sorted(set(paths) - self._known)
+        for path, found in zip(unknown, await self._control_sessions.facts(Side.DESTINATION, unknown), strict=True):
+            if isinstance(found, Entry) and found.is_directory:
+                self.remember(path)
 
     async def make(self, path: str) -> bool:
         """Make this folder and its missing parents. Returns False when it existed.
@@ -30,7 +44,7 @@ class Folders:
         missing = [path]
         while True:
             try:
-                made = await self.make_all(missing[-1:])
+                made = await self._make(missing[-1:])
                 break
             except FaultError as error:
                 above = parent(missing[-1])
@@ -39,9 +53,23 @@ class Folders:
                 missing.append(above)
         missing.pop()
         if missing:
-            made = await self.make_all(missing[::-1])
+            made = await self._make(missing[::-1])
         self.remember(path)
         return made[-1]
+
+    def made_part(self, path: str) -> str:
+        """The end of a path that `make` has made, as "/b/c" where "/a" was there; "" where the folder was there."""
+        above = path
+        while above in self._made:
+            above = parent(above)
+        return path[len(above) :]
+
+    async def _make(self, paths: Sequence[str]) -> Sequence[bool]:
+        made = await self.make_all(paths)
+        if len(self._made) >= MAX_KNOWN:
+            self._made.clear()
+        self._made.update(path for path, new in zip(paths, made, strict=True) if new)
+        return made
 
     async def make_all(self, paths: Sequence[str]) -> Sequence[bool]:
         """Make these folders, whose parents exist or stand before them. Returns False for each that existed."""

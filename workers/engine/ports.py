@@ -153,7 +153,7 @@ class TaskStore(Protocol):
         """
 
     async def release(self, next_run_at: datetime | None, connection_failures: int = 0) -> None:
-        """Release the lease; the task is queued again and may run from `next_run_at` on; None: it keeps its place.
+        """Release the lease; the task is queued again and may run from `next_run_at` on; with None it keeps its place.
 
         connection_failures: for the next slice's `TaskSpec`, so that the backoff of an unreachable endpoint grows.
         """
@@ -241,6 +241,9 @@ class Session(Protocol):
     @property
     def algorithms(self) -> Sequence[str]:
         """Checksum algorithms of this server, its preferred one first (FEAT CKSM); empty: none."""
+
+    async def check_readable(self, path: str) -> None:
+        """Open a file for reading, and move nothing. Raises the fault; servers that have no way for it raise none."""
 
     async def checksum(self, path: str, algorithm: str) -> str:
         """The checksum of a whole file (CKSM), hexadecimal, lower case. No time limit while the server works."""

@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import Any
 
 from endpoints.gridftp.facts import Entry
-from endpoints.gridftp.faults import Fault, FaultError, FaultScope, Kind, Side
+from endpoints.gridftp.faults import Fault, FaultError, FaultScope, Kind, Side, make_fault
 
 from .control_sessions import ControlSessions, UnreachableError
 from .paths import trimmed
@@ -27,6 +27,7 @@ CLOCKS = 26 * 3600.0
 REMOVAL = 5.0
 REMOVAL_TRIES = 2
 _SAME = "The source and the destination are the same folder, by two endpoints."
+_INSIDE = "The destination lies inside the source"
 
 
 class StorageProbe:
@@ -40,6 +41,8 @@ class StorageProbe:
         self._control_sessions = control_sessions
         self._same_endpoint = same_endpoint
         self._possible: bool | None = None
+        #: The folders whose removal has begun, and has not succeeded.
+        self._left: set[str] = set()
 
     async def is_possible(self) -> bool:
         """Whether two different endpoints may be one storage. On one endpoint, names and identities are compared."""
@@ -69,16 +72,30 @@ class StorageProbe:
         return True
 
     async def unmark(self, folder: str, item_id: int = 0) -> None:
-        """Remove it, by another session where one is lost meanwhile. The next slice removes one that stays."""
+        """Remove it, by another session where one is lost meanwhile. Raises FaultError where it stays."""
         path = f"{trimmed(folder)}/{self.name(item_id)}"
+        self._left.add(path)
+        await self._remove([path])
+
+    async def remove_left(self) -> None:
+        """Remove the folders that stay, as where the server was away before. Raises FaultError."""
+        if self._left:
+            await self._remove(sorted(self._left))
+
+    async def _remove(self, paths: list[str]) -> None:
+        entries = [(path, True) for path in paths]
+        fault = make_fault(Kind.TIMEOUT, "The removal of a folder was not answered.", side=Side.DESTINATION)
         with suppress(TimeoutError):
             async with asyncio.timeout(REMOVAL):
                 for _ in range(REMOVAL_TRIES):
-                    with suppress(FaultError):
-                        await self._control_sessions.ask(
-                            Side.DESTINATION, lambda session: session.remove([(path, True)])
-                        )
+                    try:
+                        await self._control_sessions.ask(Side.DESTINATION, lambda session: session.remove(entries))
+                    except FaultError as error:
+                        fault = error.fault
+                    else:
+                        self._left.difference_update(paths)
                         return
+        raise FaultError(fault)
 
     async def appears_in(self, folder: str, item_id: int = 0, *, unsure: bool = False) -> bool:
         """Whether the probe's folder is in this folder of the source. Raises FaultError.
@@ -108,42 +125,53 @@ class StorageProbe:
         try:
             return await self.appears_in(source)
         finally:
-            await self.unmark(destination)
+            with suppress(FaultError):
+                await self.unmark(destination)
 
 
 class DestinationProbe:
-    """The probe of a walk: the destination is marked while the source is listed, so that it is found inside it."""
+    """The probe of a walk: the destination is marked while the source is listed, so that it is found inside it.
 
-    def __init__(self, probe: StorageProbe, item_id: int) -> None:
+    source: the folder that is walked. destination: where its entries go; None: nowhere.
+    """
+
+    def __init__(self, probe: StorageProbe, item_id: int, source: str, destination: str | None) -> None:
         self._probe = probe
         self._item_id = item_id
-        self._source = ""
-        #: The folder that is marked.
-        self._marked: str | None = None
-
-    async def mark(self, source: str, destination: str | None, making: Coroutine[Any, Any, bool]) -> bool:
-        """Mark the destination, in one round trip with its making where it exists. Returns the result of that.
-
-        Raises FaultError(AMBIGUOUS_PATH) where it is the source.
-        """
         self._source = source
-        if destination is None or not await self._probe.is_possible():
+        self._destination = destination
+        self._tried = False
+        self._marked = False
+
+    async def is_possible(self) -> bool:
+        """Whether the destination may be the source, or lie inside it."""
+        return self._destination is not None and await self._probe.is_possible()
+
+    async def mark_with(self, making: Coroutine[Any, Any, bool]) -> bool:
+        """Mark the destination, in one round trip with its making where it exists. Returns the result of that."""
+        if not await self.is_possible():
             return await making
-        marking = asyncio.create_task(self._mark(destination))
+        marking = asyncio.create_task(self._mark())
         try:
             made = await making
         finally:
             await marking
-        if self._marked is None:
-            await self._mark(destination)
-        # Before the source is listed: the answer would wait behind a listing that waits for its consumer.
-        if self._marked is not None and await self._probe.appears_in(source, self._item_id):
-            raise _refused(_SAME)
+        if not self._marked:
+            await self._mark()
         return made
 
-    async def _mark(self, destination: str) -> None:
-        if await self._probe.mark(destination, self._item_id):
-            self._marked = destination
+    async def check(self, inner: str = "") -> None:
+        """Look for the mark in the source, or in a folder inside it ("/b/c").
+
+        Raises FaultError(AMBIGUOUS_PATH) where that folder is the destination.
+        """
+        folder = self._source + inner
+        if self._marked and await self._probe.appears_in(folder, self._item_id):
+            raise _refused(f"{_INSIDE}: {folder}" if inner else _SAME)
+
+    async def _mark(self) -> None:
+        self._tried = True
+        self._marked = await self._probe.mark(self._destination or "", self._item_id)
 
     def is_ours(self, folder: str, name: str) -> bool:
         """Whether an entry of a source folder is of the probe, and is not copied.
@@ -152,15 +180,24 @@ class DestinationProbe:
         """
         if not self._probe.is_ours(name):
             return False
-        if self._marked is not None and name == self._probe.name(self._item_id):
+        if self._marked and name == self._probe.name(self._item_id):
             same = trimmed(folder) == trimmed(self._source)
-            raise _refused(_SAME if same else f"The destination lies inside the source: {folder}")
+            raise _refused(_SAME if same else f"{_INSIDE}: {folder}")
         return True
 
+    async def remove(self) -> None:
+        """Remove the mark, also one whose making was interrupted.
+
+        Raises FaultError where it stays: the walk is not done, and the next one removes the mark.
+        """
+        if self._tried:
+            await self._probe.unmark(self._destination or "", self._item_id)
+            self._tried = False
+
     async def end(self) -> None:
-        """Remove the mark."""
-        if self._marked is not None:
-            await self._probe.unmark(self._marked, self._item_id)
+        """Remove the mark of a walk that has failed, if that is possible."""
+        with suppress(FaultError):
+            await self.remove()
 
 
 def _refused(why: str) -> FaultError:

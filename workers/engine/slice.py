@@ -6,12 +6,13 @@ import asyncio
 import enum
 import logging
 from collections.abc import Callable, Collection
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from random import SystemRandom
 
-from endpoints.gridftp.faults import Kind, Side, make_fault
+from endpoints.gridftp.faults import FaultError, Kind, Side, make_fault
+from identity.gsi.printable import translatable as _
 from transferapi.tasks.errors import LeaseLostError
 from transferapi.tasks.records import HeartbeatReply, SliceMeasurement, TaskSpec
 
@@ -189,7 +190,7 @@ class _Slice:
             self._canceled = True
             self.work.end(_CANCELED)
         elif self.work.clock.now() >= pulse.deadline:
-            self.work.end(Failed("EXPIRED", "The deadline has passed.", drain=True))
+            self.work.end(Failed("EXPIRED", _("The deadline has passed."), drain=True))
         elif pulse.pause_requested:
             self.work.end(Released(self.work.clock.now(), drain=True))
 
@@ -200,7 +201,7 @@ class _Slice:
         stopped = await wait_for(self.work.clock, self._stop, self._seconds)
         if not stopped:
             await first_of(self._drain_long_work(), self._stop.wait())
-        # At the end of its time it goes behind its owner's other tasks. Where only this worker ends it keeps its place.
+        # After its slice a task goes behind the other tasks of its owner. A task whose worker stops keeps its place.
         self.work.end(Released(None if self._stop.is_set() else self.work.clock.now(), drain=True))
 
     async def _drain_long_work(self) -> None:
@@ -309,6 +310,9 @@ class _Slice:
         await self._processor.abort(rename_suspects=isinstance(ending, Released | Suspended | Away))
         await work.stop_parts(but=[self._writer_task, self._heart])
         await self._settlement_writer.flush()
+        if work.lease.may_ask:
+            with suppress(FaultError):
+                await work.storage_probe.remove_left()
         ending = _CANCELED if self._canceled else ending
         if isinstance(ending, Failed):
             await self._remove_partial_files()

@@ -11,19 +11,19 @@ from endpoints.connect.login import AGENT_PORT
 from endpoints.gridftp.faults import Fault, FaultError, FaultScope, Kind
 from endpoints.gridftp.third_party.data_path import DataAddress
 from endpoints.models import Endpoint
-from endpoints.server_spec import JUMP_SCHEMES
+from endpoints.protocols import of_scheme
 from endpoints.sharing.access import Access
 
 from .server_addresses import Place
 
 
 def places(endpoint: Endpoint) -> list[Place]:
-    """The addresses of its servers. Only ssh goes through a jump host: all others are connected to, behind the gate."""
+    """The addresses of its servers. The others than those of a jump host are connected to, behind the gate."""
     if endpoint.personal:
         return [Place(str(endpoint.pk), AGENT_PORT)]
     jumps = endpoint.jump_host_id is not None
     return [
-        Place(server.hostname, server.port, server.subject, jumps and server.scheme in JUMP_SCHEMES)
+        Place(server.hostname, server.port, server.subject, jumps and of_scheme(server.scheme).uses_jump_host)
         for server in endpoint.servers.all()
     ]
 

@@ -30,8 +30,8 @@ LONGEST_ABSENCE = 300.0
 FORGET_SECONDS = 3600.0
 #: Seconds for which two servers are not asked again for a transport that was refused, or that failed.
 REFUSED_SECONDS = 3600.0
-#: The data connections of plain FTP servers with each other: most refuse them.
-DIRECT = "direct"
+#: Data connections between the two servers, where they may refuse them: plain FTP servers, ssh accounts and agents.
+THIRD_PARTY = "third party"
 #: Small files from a server to an agent, by a port of the relay.
 THROUGH_RELAY = "relay"
 #: Faults of the user's credential, or of this service, and agents that are away: another server would give the same,
@@ -192,7 +192,7 @@ class SessionPool:
         self._end_where(lambda one: one.key.startswith(begins))
 
     def refuse(self, transport: Transport | str, source: Address, destination: Address, why: str = "") -> None:
-        """Record that this transport, or way (DIRECT), does not work between these servers. why: for people."""
+        """Record that this transport, or way (THIRD_PARTY), does not work between these servers. why: for people."""
         self._refused[transport, source, destination] = self._clock() + REFUSED_SECONDS, why
 
     def refuses(self, transport: Transport | str, source: Address, destination: Address) -> bool:

@@ -48,7 +48,7 @@ class PooledSession:
     @property
     def multiplexed(self) -> bool:
         """Whether it can move several files at once through this service."""
-        return not isinstance(self.inner, GridFTPSession)
+        return self.inner.multiplexed
 
     def fed_path(self, path: str) -> bytes:
         """The path of a file that is about to be moved, as the wire has it. Raises FaultError."""
@@ -133,6 +133,11 @@ class PooledSession:
     @property
     def resolves_links(self) -> bool:
         return self.inner.resolves_links
+
+    async def check_readable(self, path: str) -> None:
+        real = self._real(path)
+        with self._faults_for_user():
+            await self.inner.check_readable(real)
 
     async def checksum(self, path: str, algorithm: str) -> str:
         """A file that was streamed has its checksum already."""

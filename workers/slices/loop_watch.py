@@ -25,6 +25,8 @@ log = logging.getLogger(__name__)
 
 #: Seconds between two signs of life, for which one may take, and between two looks at a loop that gives none.
 PAUSE, LIMIT, LOOK = 1.0, 1.0, 0.05
+#: Seconds between two signs of life of a loop without work, where only sessions that nobody uses could hold it.
+REST = 5.0
 
 
 @runtime_checkable
@@ -41,7 +43,8 @@ class OfServer(Protocol):
 class LoopWatch:
     """Watches one loop until `stop`.
 
-    used: the seconds of the processor that the loop's thread has used so far; None: nobody knows.
+    used: the seconds of the processor that the loop's thread has used so far; None if nobody knows.
+    has_work: whether anybody waits for the loop.
     """
 
     def __init__(
@@ -50,9 +53,11 @@ class LoopWatch:
         thread: threading.Thread,
         servers: PutOffServers = SERVERS,
         used: Callable[[], float | None] | None = None,
+        has_work: Callable[[], bool] = lambda: True,
     ) -> None:
         self._loop, self._thread, self._servers = loop, thread, servers
         self._used = used or (lambda: _used_by(thread))
+        self._has_work = has_work
         self._stopped = threading.Event()
 
     def start(self) -> None:
@@ -62,8 +67,12 @@ class LoopWatch:
         self._stopped.set()
 
     def _run(self) -> None:
+        rested = 0.0
         while not self._stopped.wait(PAUSE):
-            self.look()
+            rested += PAUSE
+            if self._has_work() or rested >= REST:
+                rested = 0.0
+                self.look()
 
     def look(self) -> None:
         """Ask for one sign of life, and wait for it."""

@@ -2,7 +2,7 @@
 
 Celery's threads take tasks by messages, which need Redis and may wait behind many others. So a sweep hands the tasks of
 a lost worker, and while no message can reach this worker all tasks that it finds, to threads of this worker's own
-(docs/decisions/0080-work-without-redis.md, docs/decisions/0089-few-messages.md).
+(docs/decisions/work-and-messages.md).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class SliceThreads:
     def __init__(self, work: Callable[[str], bool], afterwards: Callable[[], None]) -> None:
         self._work, self._afterwards = work, afterwards
         self._changed = threading.Condition()
-        #: None: nobody has said how many, so there is no bound, and no thread of its own.
+        #: The most slices at a time. None until `open` is called: then `run` has no bound, `hand_over` starts nothing.
         self._places: int | None = None
         #: The tasks that have a place; one may be there twice, and its lease then excludes the second one.
         self._under_way: list[str] = []

@@ -1,8 +1,8 @@
 """The spans of one slice: the turn itself, its steps, and batches of small pieces. Their number is bounded.
 
-A task of a million files, or of a month, has few spans (decision 0078): a batch lasts twice as long as the one before
-it, a slice has at most STEPS steps, and slices after the first DETAILED ones have spans only where their number is a
-power of two, where they take the task from a lost worker, or where they end it.
+A task of a million files, or of a month, has few spans (docs/decisions/metrics-and-traces.md): a batch lasts twice as
+long as the one before it, a slice has at most STEPS steps, and slices after the first DETAILED ones have spans only
+where their number is a power of two, where they take the task from a lost worker, or where they end it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from endpoints.gridftp.faults import FaultError
-from transferapi.tasks.tracing import task_spans
+from transferapi.tasks import task_spans
 from transferapi.tasks.worker.leases import Grant
 from transferapi.traces import spans
 from transferapi.traces.spans import Span

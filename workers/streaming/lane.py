@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from endpoints.gridftp.client import GridFTPSession
 from endpoints.gridftp.faults import Fault, FaultError, FaultScope, Kind, Side, make_fault
 from endpoints.gridftp.ranges import RangeSet
+from endpoints.gridftp.streams.data_stream import RestartRefusedError
 from endpoints.gridftp.streams.digest import ALGORITHMS, Digest
 from endpoints.gridftp.streams.file_streams import FileReader, FileWriter, OctetShare
+from endpoints.gridftp.streams.restarts import may_write_from, note_not_written
 from endpoints.gridftp.third_party.growth import SizeOf
 from endpoints.gridftp.third_party.slots import (
     FileEvent,
@@ -22,7 +24,8 @@ from endpoints.gridftp.third_party.slots import (
 )
 from endpoints.sessions.remote import open_reader, open_writer
 from transferapi.tasks.records import Checksum, DataProtection, DataWay, FileRow
-from workers.engine.settle.arrival import octets, readable
+from workers.engine.ports import TCP
+from workers.engine.settle.arrival import LATER, octets, readable
 from workers.engine.settle.checksums import common_algorithm
 from workers.engine.work import cancel_all
 from workers.sessions.pooled_sessions import PooledSession, fault_for_user
@@ -32,6 +35,8 @@ from .host import TaskStreams
 
 #: Seconds between two reports of progress of one file.
 PROGRESS = 1.0
+#: Kinds with which servers refuse to continue a file.
+_REFUSALS = frozenset({Kind.UNKNOWN, Kind.UNSUPPORTED, Kind.PERMISSION_DENIED, Kind.ENDPOINT_ERROR})
 #: Octets that a file may grow by after the scan, beside its size of the scan.
 GROWTH = 2**30
 
@@ -49,8 +54,10 @@ class _Under:
     offset: int = 0
     #: Octets that the destination has, by its own words after its connection was lost.
     told: int = 0
-    #: All of it is at the destination, under its temporary name.
+    #: The destination has reported that it has all of it, under its temporary name.
     arrived: bool = False
+    #: False once the destination has refused to begin behind what is there.
+    restarts: bool = True
 
     @property
     def on_disk(self) -> RangeSet | None:
@@ -97,6 +104,9 @@ class StreamedLane:
         self._turn = asyncio.Lock() if not (source.multiplexed and destination.multiplexed) else None
 
     # ---- ports.Lane
+
+    #: Between each server and this service.
+    transport = TCP
 
     @property
     def alive(self) -> bool:
@@ -154,9 +164,12 @@ class StreamedLane:
                     return self._ended(one, FileReturned(one.file, suspect=False))
                 async with self._streams.host.streams:
                     size = await self._move(one)
-            self._ended(
-                one, FileSettled(one.file, size - one.offset if octets(one.file.ranges) == one.offset else None)
-            )
+            self._ended(one, FileSettled(one.file, _received(one, size)))
+        except RestartRefusedError as error:
+            if error.fault.side is Side.DESTINATION:
+                self._note_not_continued(one)
+            one.restarts = False
+            await self._refused(one, error.fault)
         except FaultError as error:
             await self._ask_what_is_there(one, error.fault)
             await self._refused(one, error.fault)
@@ -169,7 +182,7 @@ class StreamedLane:
         source = self._source.plain_path(file.source_path)
         target = self._destination.plain_path(file.destination_path or "")
         written = self._destination.plain_path(file.temporary_path) if file.temporary_path else target
-        one.offset = _offset(file)
+        one.offset = _offset(file) if self._may_continue() else 0
         digest = self._digest(one)
         one.copy = self._copy(one, source, written, digest)
         size = await one.copy.run()
@@ -202,16 +215,36 @@ class StreamedLane:
             most=2 * one.file.size + GROWTH,
         )
 
+    def _may_continue(self) -> bool:
+        """Whether the destination begins behind what is there, as far as it is known."""
+        inner = self._destination.inner
+        return not isinstance(inner, GridFTPSession) or may_write_from(inner)
+
+    def _note_not_continued(self, one: _Under) -> None:
+        """The destination did not begin there: from now on it gets whole files."""
+        inner = self._destination.inner
+        if one.offset and isinstance(inner, GridFTPSession):
+            note_not_written(inner)
+
     async def _complete(self, one: _Under, written: str, target: str, size: int) -> None:
         """Check the size where the writer does not know what is stored, and give the file its name."""
+        one.arrived = written != target
         if one.offset or not self._destination.multiplexed:
-            found = (await self._destination.inner.stat(written)).size
+            found = await self._size_there(written, size)
             if found != size:
+                self._note_not_continued(one)
                 raw = f"{size} octets were sent, and the destination has {found}"
                 raise FaultError(make_fault(Kind.FILE_SIZE_CHANGED, raw))
-        if written != target:
-            one.arrived = True
+        if one.arrived:
             await self._destination.inner.give_name(written, target)
+
+    async def _size_there(self, written: str, expected: int) -> int:
+        """The octets of a file that the destination has confirmed; some servers show the last ones a little later."""
+        found = (await self._destination.inner.stat(written)).size
+        if found < expected:
+            await asyncio.sleep(LATER)
+            found = (await self._destination.inner.stat(written)).size
+        return found
 
     def _digest(self, one: _Under) -> Digest | None:
         """The checksum that will be compared with the destination's, where the whole file passes here."""
@@ -230,7 +263,7 @@ class StreamedLane:
 
         Plain FTP servers write a file from its beginning on, so its size shows how much is there. Only a name of this
         try's own is asked for: under another one the octets of an older file may lie. The toolkit's server may have
-        spoiled the beginning (docs/decisions/0002).
+        spoiled the beginning (docs/decisions/settlement.md).
         """
         inner = self._destination.inner
         lost = fault.side is Side.DESTINATION and fault.scope is not FaultScope.FILE
@@ -256,10 +289,21 @@ class StreamedLane:
             for session in sessions:
                 session.inner.abort()
         begun = self._lost and bool(one.copy and one.copy.begun) and not one.file.temporary_path
-        trusted = None if fault.kind is Kind.FILE_SIZE_CHANGED else one.on_disk
+        trusted = None if self._must_begin_anew(one, fault) else one.on_disk
         if trusted is None and not self._lost:
             await self._clean_up(one)
         self._ended(one, FileRefused(one.file, fault_for_user(fault, sessions), trusted, begun, one.arrived))
+
+    def _must_begin_anew(self, one: _Under, fault: Fault) -> bool:
+        """Whether what is at the destination is not to be continued.
+
+        So where a server refuses each octet behind what is there: gateways to object stores take whole files only.
+        """
+        if fault.kind is Kind.FILE_SIZE_CHANGED or not one.restarts:
+            return True
+        stands = one.copy is not None and one.copy.begun and one.copy.stored <= one.offset
+        at_destination = fault.side is Side.DESTINATION and fault.scope is FaultScope.FILE
+        return bool(one.offset) and stands and at_destination and fault.kind in _REFUSALS
 
     async def _clean_up(self, one: _Under) -> None:
         """Remove a temporary file that is not continued: the next attempt may have another name."""
@@ -275,6 +319,16 @@ class StreamedLane:
     def _add(self, event: FileEvent) -> None:
         self._events.append(event)
         self._ready.set()
+
+
+def _received(one: _Under, size: int) -> int | None:
+    """The octets that came now; None where both sides must be compared.
+
+    So after another size than that of the row: the source has changed, or its server has accepted REST and sent the
+    file from its beginning all the same (RFC 3659 section 5), behind what was there.
+    """
+    known = size == one.file.size and octets(one.file.ranges) == one.offset
+    return size - one.offset if known or not one.file.ranges else None
 
 
 def _offset(file: FileRow) -> int:

@@ -66,7 +66,7 @@ class RateShare:
             self._asking = None
 
     def _join(self) -> int:
-        """Raises RedisError, OSError, ValueError."""
+        """Report this process to Redis; return how many stream now. Raises RedisError, OSError, ValueError."""
         options: dict[str, Any] = {"socket_timeout": REDIS_TIMEOUT, "socket_connect_timeout": REDIS_TIMEOUT}
         with redis.Redis(connection_pool=Pool.from_url(self._url, **options)) as client:
             found = client.eval(_JOIN, 1, KEY, self._name, str(int(GONE_SECONDS * 1000)))

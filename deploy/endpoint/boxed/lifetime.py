@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from deploy.endpoint.authority import expiry_of, serves
+from deploy.endpoint.boxed.errors import BoxError
 
 from . import services, settings
-from .errors import BoxUsageError, HostError
 from .record import BoxRecord
 from .services import box_of
 from .settings import BoxSettings
@@ -33,7 +33,7 @@ REVOCATION_DAYS = 900
 
 
 def status(options: argparse.Namespace) -> Iterator[str]:
-    """Raises HostError at the end if anything has failed."""
+    """Raises BoxError at the end if anything has failed."""
     box = box_of(options.folder)
     known, wrong = box.settings, []
     yield f"{known.name}: gsiftp://{known.host}:{known.port}, MyProxy {known.myproxy_server}"
@@ -52,14 +52,14 @@ def status(options: argparse.Namespace) -> Iterator[str]:
     else:
         wrong.append("it is not registered: run `box setup` again")
     if wrong:
-        raise HostError("; ".join(wrong))
+        raise BoxError("; ".join(wrong))
 
 
 def user(options: argparse.Namespace) -> Iterator[str]:
     box = box_of(options.folder)
     if options.action != "list":
         if not options.names:
-            raise BoxUsageError(f"user {options.action}: which accounts?")
+            raise BoxError(f"user {options.action}: which accounts?")
         with opened(options.folder, create=False) as record:
             if options.action == "add":
                 add_users(record, box, options.names)
@@ -101,7 +101,7 @@ def remove(options: argparse.Namespace) -> Iterator[str]:
         return
     with opened(folder, create=False) as record:
         if runs_in_foreground(folder):
-            raise HostError("`box run` is running: end it first")
+            raise BoxError("`box run` is running: end it first")
         known = settings.load(folder)
         if known and (line := _unregister(options, known)):
             yield line
@@ -131,7 +131,7 @@ def _unregister(options: argparse.Namespace, known: BoxSettings) -> str:
     if options.keep_registered or not (known.endpoint_id or known.registering):
         return ""
     if options.token_file is None:
-        raise BoxUsageError("--token-file: to unregister the endpoint (or --keep-registered, to leave it there)")
+        raise BoxError("--token-file: to unregister the endpoint (or --keep-registered, to leave it there)")
     service = Waybill(known.waybill, read_token(options.token_file))
     endpoint_id = known.endpoint_id or service.own(known)
     if not endpoint_id or not service.unregister(endpoint_id):

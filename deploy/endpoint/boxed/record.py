@@ -13,15 +13,14 @@ import stat
 from pathlib import Path
 
 from deploy.endpoint.authority import beside, replace_file
-
-from .errors import HostError
+from deploy.endpoint.boxed.errors import BoxError
 
 NAME = "made"
 Owner = tuple[int, int]
 
 
 class BoxRecord:
-    """The list of the box in `folder`, locked until `close`. Raises HostError."""
+    """The list of the box in `folder`, locked until `close`. Raises BoxError."""
 
     def __init__(self, folder: Path, *, create: bool) -> None:
         self.root = folder
@@ -33,12 +32,12 @@ class BoxRecord:
             flags = os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | (os.O_CREAT if create else 0)
             self._descriptor = os.open(self.path, flags, 0o600)
         except OSError as error:
-            raise HostError(f"cannot open {self.path}: {error.strerror}") from error
+            raise BoxError(f"cannot open {self.path}: {error.strerror}") from error
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             os.close(self._descriptor)
-            raise HostError(f"another `box` is running on {folder}: try again when it has ended") from None
+            raise BoxError(f"another `box` is running on {folder}: try again when it has ended") from None
         self.paths = self._read()
         if create:
             self.note(folder)
@@ -48,13 +47,13 @@ class BoxRecord:
             try:
                 self.root.mkdir(mode=0o755)
             except FileNotFoundError:
-                raise HostError(f"cannot make {self.root}: make {self.root.parent} first") from None
+                raise BoxError(f"cannot make {self.root}: make {self.root.parent} first") from None
             except PermissionError:
-                raise HostError(f"cannot make {self.root}: run this with sudo, or choose another --folder") from None
+                raise BoxError(f"cannot make {self.root}: run this with sudo, or choose another --folder") from None
         if not self.root.is_dir():
-            raise HostError(f"{self.root} is not a folder")
+            raise BoxError(f"{self.root} is not a folder")
         if not self.path.exists() and any(self.root.iterdir()):
-            raise HostError(f"{self.root} holds things that are not of a box: choose another --folder")
+            raise BoxError(f"{self.root} holds things that are not of a box: choose another --folder")
 
     def _read(self) -> list[Path]:
         """The listed paths. A line that a crash has cut off names something that was not created yet."""
@@ -77,7 +76,7 @@ class BoxRecord:
         return path in self.paths
 
     def folder(self, path: Path, mode: int = 0o755, owner: Owner | None = None) -> None:
-        """Create a folder, or correct its mode and owner. Raises HostError where it belongs to another account."""
+        """Create a folder, or correct its mode and owner. Raises BoxError where it belongs to another account."""
         self._claim(path)
         if not path.is_dir():
             path.mkdir()
@@ -85,7 +84,7 @@ class BoxRecord:
         self.own(path, mode, owner)
 
     def file(self, path: Path, content: bytes | str, mode: int = 0o644, owner: Owner | None = None) -> bool:
-        """Write a file unless it has this content. Returns whether it changed. Raises HostError where it is not ours"""
+        """Write a file unless it has this content. Returns whether it changed. Raises BoxError where it is not ours"""
         data = content.encode() if isinstance(content, str) else content
         self._claim(path)
         different = not path.exists() or path.read_bytes() != data
@@ -97,7 +96,7 @@ class BoxRecord:
 
     def _claim(self, path: Path) -> None:
         if not self.has(path) and os.path.lexists(path):
-            raise HostError(f"{path} is there already, and not of this box: move it away")
+            raise BoxError(f"{path} is there already, and not of this box: move it away")
         self.note(path)
 
     @staticmethod

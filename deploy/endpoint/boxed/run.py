@@ -11,25 +11,25 @@ import sys
 import time
 from collections.abc import Iterator
 
+from deploy.endpoint.boxed.errors import BoxError
 from deploy.endpoint.toolkit import clean_environment
 from deploy.stack.child import describe_exit, die_with_parent, stop
 
-from .errors import HostError
 from .services import Box, box_of
 from .setup import READY_SECONDS, RUN_LOCK
 
 
 def run(options: argparse.Namespace) -> Iterator[str]:
-    """Run until SIGTERM or Ctrl-C, or until one of them ends. Raises HostError."""
+    """Run until SIGTERM or Ctrl-C, or until one of them ends. Raises BoxError."""
     box = box_of(options.folder)
     if box.settings.systemd:
-        raise HostError("systemd runs this one: systemctl start waybill-gridftp waybill-myproxy")
+        raise BoxError("systemd runs this one: systemctl start waybill-gridftp waybill-myproxy")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     with (options.folder / RUN_LOCK).open() as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise HostError("it runs already") from None
+            raise BoxError("it runs already") from None
         yield from _serve(box)
 
 
@@ -42,7 +42,7 @@ def _serve(box: Box) -> Iterator[str]:
         while not all(box.listens().values()):
             _check(processes)
             if time.monotonic() > until:
-                raise HostError(f"not ready after {READY_SECONDS} s")
+                raise BoxError(f"not ready after {READY_SECONDS} s")
             time.sleep(0.05)
         yield "ready"
         while True:
@@ -70,4 +70,4 @@ def _spawn(command: list[str]) -> subprocess.Popen[bytes]:
 def _check(processes: dict[str, subprocess.Popen[bytes]]) -> None:
     for name, process in processes.items():
         if (code := process.poll()) is not None:
-            raise HostError(f"{name} ended with {describe_exit(code)}")
+            raise BoxError(f"{name} ended with {describe_exit(code)}")

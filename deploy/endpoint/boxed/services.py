@@ -16,10 +16,10 @@ from pathlib import Path
 
 from deploy.endpoint import foreground
 from deploy.endpoint.authority import Authority
+from deploy.endpoint.boxed.errors import BoxError
 from deploy.endpoint.toolkit import MYPROXY_SERVER, SERVER, server_program
 
 from . import settings
-from .errors import HostError
 from .record import BoxRecord, Owner
 from .settings import BoxSettings
 
@@ -223,10 +223,10 @@ class Box:
 
 
 def box_of(folder: Path) -> Box:
-    """The box that is set up in this folder. Raises HostError."""
+    """The box that is set up in this folder. Raises BoxError."""
     found = settings.load(folder)
     if found is None:
-        raise HostError(f"nothing is set up in {folder}: `box setup` does it")
+        raise BoxError(f"nothing is set up in {folder}: `box setup` does it")
     return Box(folder, found)
 
 
@@ -236,26 +236,26 @@ def authority_certificates(folder: Path) -> Path:
 
 
 def myproxy_owner() -> Owner | None:
-    """The owner of MyProxy's private files; for an ordinary user, that user. Raises HostError."""
+    """The owner of MyProxy's private files; for an ordinary user, that user. Raises BoxError."""
     if os.geteuid() != 0:
         return None
     try:
         account = pwd.getpwnam(MYPROXY_ACCOUNT)
         grp.getgrnam(SHADOW_GROUP)
     except KeyError as error:
-        raise HostError(f"this machine lacks an account that Debian's packages make: {error}") from None
+        raise BoxError(f"this machine lacks an account that Debian's packages make: {error}") from None
     return account.pw_uid, account.pw_gid
 
 
 def check_port(option: str, address: str, port: int) -> None:
-    """Raises HostError when the port is not free."""
+    """Raises BoxError when the port is not free."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with socket.socket(family) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((address, port))
         except OSError as error:
-            raise HostError(f"{option}: port {port} cannot be used: {error.strerror}") from error
+            raise BoxError(f"{option}: port {port} cannot be used: {error.strerror}") from error
 
 
 def has_systemd() -> bool:
@@ -264,12 +264,12 @@ def has_systemd() -> bool:
 
 
 def systemctl(*words: str, check: bool = True) -> bool:
-    """Run systemctl; returns whether it succeeded. Raises HostError where it must succeed."""
+    """Run systemctl; returns whether it succeeded. Raises BoxError where it must succeed."""
     done = subprocess.run(
         ["systemctl", *words], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=SYSTEMCTL_SECONDS
     )
     if done.returncode and check:
-        raise HostError(f"systemctl {' '.join(words)}: {(done.stderr or done.stdout).strip()}")
+        raise BoxError(f"systemctl {' '.join(words)}: {(done.stderr or done.stdout).strip()}")
     return done.returncode == 0
 
 
@@ -282,7 +282,7 @@ def missing_programs() -> Sequence[str]:
 def _program(name: str) -> str:
     path = server_program(name)
     if path is None:
-        raise HostError(f"{name} is not installed: sudo deploy/endpoint/install-toolkit.sh --endpoint")
+        raise BoxError(f"{name} is not installed: sudo deploy/endpoint/install-toolkit.sh --endpoint")
     return path
 
 

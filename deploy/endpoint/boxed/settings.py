@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from deploy.endpoint.authority import is_address
-
-from .errors import BoxUsageError, HostError
+from deploy.endpoint.boxed.errors import BoxError
 
 FOLDER = Path("/etc/waybill-endpoint")
 NAME = "settings.json"
@@ -46,30 +45,30 @@ class BoxSettings:
     registering: bool = False
 
     def checked(self) -> BoxSettings:
-        """Raises BoxUsageError that names the option."""
+        """Raises BoxError that names the option."""
         if not (HOST.fullmatch(self.host) or is_address(self.host)):
-            raise BoxUsageError("--host: the name under which others reach this machine, such as dtn.example.org")
+            raise BoxError("--host: the name under which others reach this machine, such as dtn.example.org")
         if not ENDPOINT_NAME.fullmatch(self.name):
-            raise BoxUsageError("--name: letters, digits, '-', '_' and '.', such as dtn")
+            raise BoxError("--name: letters, digits, '-', '_' and '.', such as dtn")
         if self.address and not is_address(self.address):
-            raise BoxUsageError("--address: an IP address of this machine")
+            raise BoxError("--address: an IP address of this machine")
         if not self.waybill.startswith(("https://", "http://")):
-            raise BoxUsageError("--waybill: the address of the service, such as https://waybill.example.org")
+            raise BoxError("--waybill: the address of the service, such as https://waybill.example.org")
         if not PAM_SERVICE.fullmatch(self.pam_service):
-            raise BoxUsageError("--pam-service: the name of a file in /etc/pam.d")
+            raise BoxError("--pam-service: the name of a file in /etc/pam.d")
         if not 1 <= self.hours <= 24 * 365:
-            raise BoxUsageError("--hours: from 1 to 8760")
+            raise BoxError("--hours: from 1 to 8760")
         self._check_ports()
         return self
 
     def _check_ports(self) -> None:
         if not all(1 <= port <= 65535 for port in (self.port, self.myproxy_port)) or self.port == self.myproxy_port:
-            raise BoxUsageError("--port and --myproxy-port: two different ports from 1 to 65535")
+            raise BoxError("--port and --myproxy-port: two different ports from 1 to 65535")
         first, last = self.data_range
         if not 1 <= first <= last <= 65535:
-            raise BoxUsageError("--data-ports: two ports from 1 to 65535, such as 50000-51000")
+            raise BoxError("--data-ports: two ports from 1 to 65535, such as 50000-51000")
         if any(first <= port <= last for port in (self.port, self.myproxy_port)):
-            raise BoxUsageError("--data-ports: the other ports must not lie among them")
+            raise BoxError("--data-ports: the other ports must not lie among them")
 
     @property
     def data_range(self) -> tuple[int, int]:
@@ -111,7 +110,7 @@ def new_namespace(host: str) -> str:
 
 
 def load(folder: Path) -> BoxSettings | None:
-    """The settings of the last setup; None: it did not come so far. Raises HostError."""
+    """The settings of the last setup; None if it did not come so far. Raises BoxError."""
     path = folder / NAME
     try:
         document = json.loads(path.read_text())
@@ -119,4 +118,4 @@ def load(folder: Path) -> BoxSettings | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError, TypeError) as error:
-        raise HostError(f"{path} cannot be read: {error}") from error
+        raise BoxError(f"{path} cannot be read: {error}") from error

@@ -18,7 +18,7 @@ from pathlib import Path
 from deploy.endpoint.authority import Authority, CertificateFiles, serves
 
 from . import services, settings
-from .errors import BoxError, BoxUsageError, HostError
+from .errors import BoxError
 from .record import BoxRecord
 from .services import GRIDFTP, MYPROXY, Box, authority_certificates
 from .settings import BoxSettings
@@ -60,11 +60,11 @@ def _check(options: argparse.Namespace, before: BoxSettings | None, wanted: BoxS
     if before:
         _check_unchanged(before, wanted)
     if wanted.systemd and os.geteuid() != 0:
-        raise HostError("this changes the machine: run it with sudo")
+        raise BoxError("this changes the machine: run it with sudo")
     if wanted.systemd and not services.has_systemd():
-        raise HostError("systemd does not run this machine: say --no-systemd, and start the servers with `box run`")
+        raise BoxError("systemd does not run this machine: say --no-systemd, and start the servers with `box run`")
     if options.token_file is None:
-        raise BoxUsageError("--token-file: a file with a token of the endpoint's owner, made by `waybill token NAME`")
+        raise BoxError("--token-file: a file with a token of the endpoint's owner, made by `waybill token NAME`")
     for name in options.user or []:
         account(name)
     service = Waybill(wanted.waybill, read_token(options.token_file))
@@ -74,23 +74,23 @@ def _check(options: argparse.Namespace, before: BoxSettings | None, wanted: BoxS
 
 def _check_unchanged(before: BoxSettings, wanted: BoxSettings) -> None:
     if before.endpoint_id and before.waybill.rstrip("/") != wanted.waybill.rstrip("/"):
-        raise BoxUsageError(f"--waybill: this box is registered at {before.waybill}: `box remove` first")
+        raise BoxError(f"--waybill: this box is registered at {before.waybill}: `box remove` first")
     if before.systemd != wanted.systemd:
-        raise BoxUsageError("with or without systemd is decided once: `box remove` first")
+        raise BoxError("with or without systemd is decided once: `box remove` first")
 
 
 def account(name: str) -> pwd.struct_passwd:
-    """An account that the endpoint can serve. Raises BoxUsageError."""
+    """An account that the endpoint can serve. Raises BoxError."""
     try:
         found = pwd.getpwnam(name)
     except KeyError:
-        raise BoxUsageError(f"there is no account {name!r} on this machine") from None
+        raise BoxError(f"there is no account {name!r} on this machine") from None
     if found.pw_uid == 0:
-        raise BoxUsageError(f"{name!r} has all rights on this machine: its files are not served")
+        raise BoxError(f"{name!r} has all rights on this machine: its files are not served")
     if os.geteuid() not in (0, found.pw_uid):
-        raise BoxUsageError(f"only root can serve others: {name!r} is not the account that runs this")
+        raise BoxError(f"only root can serve others: {name!r} is not the account that runs this")
     if not re.fullmatch(r"[A-Za-z0-9_.@-]+", name):
-        raise BoxUsageError(f"{name!r}: such an account name does not fit into a certificate")
+        raise BoxError(f"{name!r}: such an account name does not fit into a certificate")
     return found
 
 
@@ -100,14 +100,14 @@ def _install(options: argparse.Namespace) -> None:
         return
     command = f"sudo {INSTALLER} --endpoint"
     if options.no_install or os.geteuid() != 0:
-        raise HostError(f"not installed: {', '.join(missing)}. To get them: {command}")
+        raise BoxError(f"not installed: {', '.join(missing)}. To get them: {command}")
     if subprocess.run([INSTALLER, "--endpoint"], stdin=subprocess.DEVNULL).returncode or services.missing_programs():
-        raise HostError(f"the packages could not be installed (see above). To try it again: {command}")
+        raise BoxError(f"the packages could not be installed (see above). To try it again: {command}")
 
 
 @contextmanager
 def opened(folder: Path, *, create: bool) -> Iterator[BoxRecord]:
-    """The record of this box, locked. Raises HostError."""
+    """The record of this box, locked. Raises BoxError."""
     record = BoxRecord(folder, create=create)
     try:
         yield record
@@ -197,7 +197,7 @@ def _make_pam(record: BoxRecord, box: Box) -> None:
     if box.pam_file.exists() and not record.has(box.pam_file):
         return
     if os.geteuid() != 0:
-        raise HostError(f"there is no {box.pam_file}, and only root can make it: name another --pam-service")
+        raise BoxError(f"there is no {box.pam_file}, and only root can make it: name another --pam-service")
     record.file(box.pam_file, services.PAM_TEXT)
 
 
@@ -233,12 +233,12 @@ def start(record: BoxRecord, box: Box) -> None:
 
 
 def wait_until_ready(box: Box) -> None:
-    """Raises HostError that names the server which does not answer, and its log."""
+    """Raises BoxError that names the server which does not answer, and its log."""
     until = time.monotonic() + READY_SECONDS
     while not all(box.listens().values()):
         if time.monotonic() > until:
             silent = [name for name, answers in box.listens().items() if not answers]
-            raise HostError(f"{' and '.join(silent)} did not start: see `journalctl -u {silent[0]}`")
+            raise BoxError(f"{' and '.join(silent)} did not start: see `journalctl -u {silent[0]}`")
         time.sleep(0.1)
 
 

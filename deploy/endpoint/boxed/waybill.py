@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from .errors import BoxUsageError, WaybillError
+from deploy.endpoint.boxed.errors import BoxError
+
+from .errors import WaybillError
 from .settings import BoxSettings
 
 SECONDS = 30
@@ -19,16 +21,16 @@ MAX_TOKEN, MAX_ANSWER = 4096, 1 << 20
 
 
 def read_token(path: Path) -> str:
-    """Raises BoxUsageError."""
+    """The token in a file of the administrator. Raises BoxError."""
     try:
         with path.open("rb") as file:
             token = file.read(MAX_TOKEN + 1).decode("ascii").strip()
     except OSError as error:
-        raise BoxUsageError(f"--token-file: {path}: {error.strerror}") from error
+        raise BoxError(f"--token-file: {path}: {error.strerror}") from error
     except UnicodeDecodeError:
-        raise BoxUsageError(f"--token-file: {path} does not hold a token") from None
+        raise BoxError(f"--token-file: {path} does not hold a token") from None
     if not token or len(token) > MAX_TOKEN or any(not letter.isprintable() or letter == " " for letter in token):
-        raise BoxUsageError(f"--token-file: {path} does not hold a token: one line, as `waybill token NAME` prints it")
+        raise BoxError(f"--token-file: {path} does not hold a token: one line, as `waybill token NAME` prints it")
     return token
 
 

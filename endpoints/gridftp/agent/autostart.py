@@ -47,7 +47,7 @@ def install(home: AgentHome) -> str:
 
 
 def remove(home: AgentHome) -> bool:
-    """Whether there was anything to remove for these settings. Raises OSError."""
+    """Remove what starts the agent with these settings; return whether there was anything. Raises OSError."""
     if sys.platform == "win32":
         return _try("schtasks", "/Delete", "/F", "/TN", TASK + suffix(home))
     path = _plist(home) if sys.platform == "darwin" else unit_path(home)
@@ -174,7 +174,7 @@ def task(words: Sequence[str], user: str) -> bytes:
 
 
 def _windows_user() -> str:
-    """Raises AutostartError."""
+    r"""The name of the user as Windows writes it, COMPUTER\name. Raises AutostartError."""
     domain, name = os.environ.get("USERDOMAIN", ""), os.environ.get("USERNAME", "")
     if not name:
         raise AutostartError("Windows does not say who you are: USERNAME is not set.")
@@ -196,7 +196,7 @@ def _install_task(home: AgentHome) -> str:
 
 
 def _python() -> str:
-    """On Windows the Python that opens no window."""
+    """The interpreter that starts the agent; on Windows the one that opens no window."""
     if sys.platform == "win32":
         windowless = Path(sys.executable).with_name("pythonw.exe")
         return str(windowless) if windowless.exists() else sys.executable

@@ -61,7 +61,7 @@ class AgentSettings:
 
     @classmethod
     def read(cls, document: Any) -> AgentSettings:
-        """Raises KeyError, TypeError, ValueError."""
+        """Parse the document of a file of settings. Raises KeyError, TypeError, ValueError."""
         roots = [RootPart(str(one["path"]), str(one["name"]), bool(one["writable"])) for one in document["roots"]]
         service = ServiceAddress(str(document["service"]), tuple(map(str, document["pins"])))
         renewed = float(document["renewed"])
@@ -128,7 +128,7 @@ class AgentHome:
             return key
 
     def keep(self, identity: AgentIdentity) -> None:
-        """The identity from now on."""
+        """Store the identity from now on."""
         self._write(self._key, identity.key.pem())
         self.write_chain(identity.chain)
         if self._next_key.exists():
@@ -150,7 +150,10 @@ class AgentHome:
         self._write(self._state, json.dumps(state))
 
     def _write(self, path: Path, text: str) -> None:
-        """Whole or not at all, and for nobody else to read: a temporary file has mode 0600 from the beginning."""
+        """Write a file whole or not at all, and for nobody else to read.
+
+        A temporary file has mode 0600 from the beginning.
+        """
         number, name = tempfile.mkstemp(dir=str(self.folder), prefix=f".{path.name}-")
         try:
             with os.fdopen(number, "w", encoding="utf-8") as file:
@@ -194,7 +197,10 @@ class Lock:
         self._file: IO[bytes] | None = None
 
     def take(self) -> bool:
-        """Whether no other agent has it. A process that asks `is_held` has it for a moment: it is waited for."""
+        """Take the lock; return whether no other agent has it.
+
+        A process that asks `is_held` has it for a moment, and is waited for.
+        """
         return wait_for(self._try_to_take, LOOK_SECONDS, 0.02)
 
     def release(self) -> None:

@@ -31,7 +31,7 @@ class _PrivateLog(logging.handlers.RotatingFileHandler):
         return os.fdopen(number, "a", encoding="utf-8", errors="backslashreplace")
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - its name in `logging`
-        """A line that a full disk does not take is lost; the agent goes on, and writes no traceback for each line."""
+        """Leave out a line that a full disk does not take: the agent goes on, without a traceback for each line."""
 
 
 def begin(home: AgentHome, *, on_terminal: bool) -> None:

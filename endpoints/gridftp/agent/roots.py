@@ -23,6 +23,7 @@ def parts(folders: Iterable[str], read_only: Iterable[str] = ()) -> list[RootPar
     found = [(_folder(text), writable) for text, writable in named]
     if len({path for path, _ in found}) < len(found):
         raise RootError("One folder is named twice.")
+    _require_unchangeable(found)
     if len(found) == 1:
         return [RootPart(str(found[0][0]), "", found[0][1])]
     taken: set[str] = set()
@@ -50,6 +51,19 @@ def _folder(text: str) -> Path:
     except OSError as error:
         raise RootError(f"{text} cannot be served: {error.strerror}") from None
     return path
+
+
+def _require_unchangeable(folders: Iterable[tuple[Path, bool]]) -> None:
+    """Raises RootError for a read-only folder inside a writable one, by whose name it could be changed."""
+    named = list(folders)
+    writable = [path for path, may_change in named if may_change]
+    for path, may_change in named:
+        around = () if may_change else (path, *path.parents)
+        for one in writable:
+            if any(one.samefile(above) for above in around):
+                raise RootError(
+                    f"{path} is inside {one}, which may be changed: give {one} with --read-only too, or other folders."
+                )
 
 
 def _name(path: Path, taken: set[str]) -> str:

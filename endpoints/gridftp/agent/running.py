@@ -55,7 +55,7 @@ class AgentProcess:
         self._tunnel.pause(self._paused)
 
     def _serve(self, control: socket.socket) -> None:
-        """The address is that of this moment: a laptop changes its network."""
+        """Serve a control channel, at the address of this moment: a laptop changes its network."""
         self._server.serve_socket(control, own_address(self._settings.service.url))
 
     def run(self) -> int:
@@ -90,7 +90,7 @@ class AgentProcess:
         log.info("%s", _in_words(status, self._settings))
 
     def _write(self, status: str) -> None:
-        """Raises nothing: without the file `--status` is wrong, and transfers go on."""
+        """Write the state for `--status`. Raises nothing: without the file `--status` is wrong, and transfers go on."""
         state = {
             "status": status,
             "paused": self._paused,
@@ -148,7 +148,10 @@ class AgentProcess:
             self._is_due.wait(UPKEEP_SECONDS)
 
     def _renew_if_due(self, has_expired: bool) -> bool:
-        """Whether it was due. Raises RequestFailedError; OSError where the new one is used, and could not be stored."""
+        """Renew the certificate if it is due; return whether it was.
+
+        Raises RequestFailedError; OSError if the new one is used, and could not be stored.
+        """
         found = service_requests.newest(self._settings.service)
         if str(found["version"]) != self._version:
             log.info("The service offers version %s of this program; this is %s.", found["version"], self._version)

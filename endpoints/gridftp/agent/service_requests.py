@@ -43,7 +43,7 @@ def set_up(key: SetupKey, pair: AgentKey, version: str) -> dict[str, Any]:
 
 
 def renew(service: ServiceAddress, identity: AgentIdentity, version: str) -> dict[str, Any]:
-    """A new certificate for the same key. Raises RequestFailedError."""
+    """Ask the service for a new certificate of the same key. Raises RequestFailedError."""
     signature = base64.b64encode(identity.sign(RENEWAL + identity.chain.encode())).decode()
     body = {"chain": identity.chain, "signature": signature, **_about(version)}
     return _checked(_ask(service, "POST", "/connect/renew", body), "chain", "time")

@@ -28,7 +28,7 @@ class SetupKey:
 
     @classmethod
     def parse(cls, text: str) -> SetupKey:
-        """Raises SetupKeyFormatError."""
+        """Parse a text that begins with `PREFIX`. Raises SetupKeyFormatError."""
         coded = "".join(text.split())
         if not coded.startswith(PREFIX) or len(coded) > MAX_KEY:
             raise SetupKeyFormatError(f"This is not a setup key of Waybill: one begins with {PREFIX}")

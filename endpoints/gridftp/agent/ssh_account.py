@@ -89,7 +89,7 @@ class SessionStream(asyncio.Protocol):
 
 
 def main() -> int:
-    """argv: LOW-HIGH, the ports at which data connections are awaited, or nothing."""
+    """Serve the account on the standard streams. argv: LOW-HIGH, the ports for data connections, or nothing."""
     ports = tuple(int(word) for word in sys.argv[1].split("-", 1)) if sys.argv[1:] else ()
     server = GridFtpServer(
         "/",
@@ -105,7 +105,7 @@ def main() -> int:
 
 
 async def _serve(server: GridFtpServer) -> None:
-    """Until standard input ends, or nobody reads the output. Raises OSError."""
+    """Serve until standard input ends, or nobody reads the output. Raises OSError."""
     loop = asyncio.get_event_loop()
     ready = asyncio.Event()
     serving = asyncio.ensure_future(server.serve(ready.set))

@@ -36,8 +36,14 @@ _ABBREVIATIONS = """
     янв фев мар апр мая май июн июл авг сен окт ноя дек
 """
 _MONTHS = frozenset(_ABBREVIATIONS.split())
-#: `ls --time-style`: full-iso and long-iso; and iso, which has a date or a time.
-_ISO = rb"(?:\d{4}-\d\d-\d\d \d\d:\d\d(?::\d\d(?:\.\d+)?(?: [+-]\d{4})?)?|\d{4}-\d\d-\d\d |(?<!\d)\d\d-\d\d \d\d:\d\d)"
+#: `ls --time-style`: full-iso and long-iso, also with slashes or a "T"; and iso, which has a date or a time. The
+#: last is a date of a Japanese or Chinese `ls`.
+_ISO = (
+    rb"(?:\d{4}(?:-\d\d-\d\d|/\d\d/\d\d)[ T]\d\d:\d\d(?::\d\d(?:\.\d+)?(?:Z| [+-]\d{4})?)?|\d{4}-\d\d-\d\d "
+    rb"|(?<!\d)\d\d-\d\d \d\d:\d\d|\d{4}\xe5\xb9\xb4 *\d{1,2}\xe6\x9c\x88 *\d{1,2}\xe6\x97\xa5)"
+)
+#: A number in groups of three digits.
+_GROUPED = re.compile(rb"\d{1,3}(?:,\d{3})+")
 
 
 def _tail(month: bytes) -> bytes:
@@ -45,7 +51,7 @@ def _tail(month: bytes) -> bytes:
     date = rb"(?:(%b)\s+%b|%b\s+(%b)),?\s+(?:%b|%b:\d\d\s+%b|%b)" % (
         month, _DAY, _DAY, month, _YEAR, _CLOCK, _YEAR, _CLOCK,
     )  # fmt: skip
-    return rb"(?:\d+,\s*)?(\d{1,19})\s+(?:%b|%b)\s(.+)" % (date, _ISO)
+    return rb"((?:\d+,\s*)*\d{1,19})\s+(?:%b|%b)\s(.+)" % (date, _ISO)
 
 
 #: The form of most servers: a count of links, and a word each for the owner and the group.
@@ -55,14 +61,18 @@ _TAIL = re.compile(rb"(?<!\S)%b" % _tail(_WORD), re.DOTALL)
 #: IIS and others: month, day and year in any order, a clock of 12 or 24 hours. The name of a folder begins in a column.
 _DOS = re.compile(
     rb"(?:\d\d?[-/.]\d\d?[-/.](?:\d{4}|\d\d)|\d{4}[-/.]\d\d[-/.]\d\d)\s+\d?\d:\d\d(?::\d\d)?\s?(?:[AaPp][Mm])?\s+"
-    rb"(?:<(DIR|JUNCTION|SYMLINKD?)>(?: {10}|\s+?)(?=\S|(?<= {10}))|(\d{1,19})\s)(.+)",
+    rb"(?:<(DIR|JUNCTION|SYMLINKD?)>(?: {10}|\s+?)(?=\S|(?<= {10}))|(\d{1,3}(?:[.,]\d{3})+|\d{1,19})\s)(.+)",
     re.DOTALL,
 )
+#: `dir` shows the target of a link behind its name, which can have none of these characters.
+_DOS_TARGET = re.compile(rb" \[(?=[^\]]*[\\/:])(.*)\]\Z", re.DOTALL)
 #: The first line of `ls -l`: the blocks of all files.
 _TOTAL = re.compile(
-    rb"(?:total|totale|totalt|totaal|insgesamt|razem|celkem|\xd0\xb8\xd1\x82\xd0\xbe\xd0\xb3\xd0\xbe"
-    rb"|\xe5\x90\x88\xe8\xa8\x88|\xe6\x80\xbb\xe7\x94\xa8\xe9\x87\x8f|\xe6\x80\xbb\xe8\xae\xa1|\xed\x95\xa9\xea\xb3\x84)"
-    rb":? \d[\d.,]*[KMGT]?\s*"
+    r"(?:total|totale|totalt|totaal|totalu|insgesamt|gesamt|razem|celkem|celkom|yhteensä|összesen"
+    r"|toplam|kokku|skupaj|ukupno|i alt|viso|kopā|tổng|σύνολο|итого|всього|загалом|общо|укупно|合計|总用量|总计|總計"
+    r"|합계)"
+    r":? \d[\d.,]*[KMGT]?(?: blocks)?\s*",
+    re.IGNORECASE,
 )
 
 
@@ -78,12 +88,10 @@ def parse_list_line(line: bytes) -> Entry | None:
     """The entry of a line; None for "total 3", "." and "..". Raises FactsError, and FaultError for a name too long."""
     if usual := _USUAL.fullmatch(line):
         kind, owner, group, size, _, _, name = usual.groups()
-        return _entry(line, _KINDS.get(kind, "OS.unix=special"), size, name, owner, group)
+        return _unix_entry(line, kind, size, name, owner, group)
     if dos := _DOS.fullmatch(line):
-        mark, size, name = dos.groups()
-        # The target of a junction is not shown: it is a link that cannot be followed.
-        return _entry(line, {None: "file", b"DIR": "dir"}.get(mark, "link"), size or b"0", name)
-    if _TOTAL.fullmatch(line):
+        return _dos_entry(line, *dos.groups())
+    if _TOTAL.fullmatch(line.decode("utf-8", "replace")):
         return None
     head = _HEAD.match(line)
     if head is None:
@@ -93,8 +101,7 @@ def parse_list_line(line: bytes) -> Entry | None:
     if len(owners) > 1 and owners[0].isdigit():
         del owners[0]  # the number of links
     size, _, _, name = found.groups()
-    kind = _KINDS.get(head[1], "OS.unix=special")
-    return _entry(line, kind, size, name, b"".join(owners[:1]), b" ".join(owners[1:]))
+    return _unix_entry(line, head[1], size, name, b"".join(owners[:1]), b" ".join(owners[1:]))
 
 
 def may_begin(line: bytes) -> bool:
@@ -131,11 +138,49 @@ def _has_known_month(found: re.Match[bytes]) -> bool:
     return text.lower().rstrip(".") in _MONTHS
 
 
-def _entry(line: bytes, kind: str, size: bytes, name: bytes, owner: bytes = b"", group: bytes = b"") -> Entry | None:
+def _unix_entry(line: bytes, mark: bytes, size: bytes, name: bytes, owner: bytes, group: bytes) -> Entry | None:
+    kind = _KINDS.get(mark, "OS.unix=special")
     target: bytes | None = None
-    if kind == "link":
-        name, arrow, target = name.partition(b" -> ")
-        target = target if arrow else None
+    if mark == b"l":
+        name, target = _name_and_target(line, name, size)
+    if b"," in size:
+        if mark not in b"bc" and not _GROUPED.fullmatch(size):
+            raise FactsError(f"no size: {shown(line)}")
+        # A device has its numbers in the place of a size.
+        size = b"0" if mark in b"bc" else size.replace(b",", b"")
+    return _entry(line, kind, size, name, target, owner, group)
+
+
+def _name_and_target(line: bytes, text: bytes, size: bytes) -> tuple[bytes, bytes | None]:
+    """A symlink, and what it leads to. Of several arrows the size, the length of the target, shows the one between."""
+    found = [(text[: one.start()], text[one.start() + 4 :]) for one in re.finditer(rb"(?= -> )", text)]
+    if len(found) > 1:
+        found = [one for one in found if size == b"%d" % len(one[1])]
+        if len(found) != 1:
+            raise FactsError(f"several readings of {shown(line)}")
+    return found[0] if found else (text, None)
+
+
+def _dos_entry(line: bytes, mark: bytes | None, size: bytes | None, name: bytes) -> Entry | None:
+    if mark in (None, b"DIR"):
+        return _entry(line, "dir" if mark else "file", re.sub(rb"[.,]", b"", size or b"0"), name)
+    if found := _DOS_TARGET.search(name):
+        return _entry(line, "link", b"0", name[: found.start()], found[1])
+    if name.endswith(b"]"):
+        raise FactsError(f"several readings of {shown(line)}")
+    # The target of a junction is not shown: it is a link that cannot be followed.
+    return _entry(line, "link", b"0", name)
+
+
+def _entry(
+    line: bytes,
+    kind: str,
+    size: bytes,
+    name: bytes,
+    target: bytes | None = None,
+    owner: bytes = b"",
+    group: bytes = b"",
+) -> Entry | None:
     if name in (b".", b".."):
         return None
     if b"/" in name or not name or int(size) >= 2**63:

@@ -56,18 +56,31 @@ class PathFacts:
         """The facts of one path. plain: the server is one of plain FTP. Raises FaultError."""
         if self.by_mlst:
             reply = await self._connection.request("MLST", encoded)
-            if not reply.is_error:
-                entry = entry_of(reply)
-                self._shows_files = self._shows_files or not entry.is_directory
+            entry = self._shown(reply, plain=plain)
+            if entry is not None:
                 return entry
-            self.by_mlst = not (plain and plain_ftp.is_unknown(reply))
-            fault = classify(reply)
-            # ProFTPD and Pure-FTPd name no cause for a missing path.
-            if not plain or (self._shows_files and not (plain_ftp.is_refused(reply) or fault.kind is Kind.UNKNOWN)):
-                raise FaultError(fault)
         may_be_folder = not (self.by_mlst and self._shows_files)
         found = await plain_ftp.stat(self._connection, encoded, may_be_folder=may_be_folder)
         return found or await self._in_folder(path)
+
+    def _shown(self, reply: Reply, *, plain: bool) -> Entry | None:
+        """The entry of an answer to MLST; None: other commands may know more. Raises FaultError."""
+        if not reply.is_error:
+            try:
+                entry = entry_of(reply)
+            except FaultError:
+                if not plain:
+                    raise
+                self.by_mlst = False
+                return None
+            self._shows_files = self._shows_files or not entry.is_directory
+            return entry
+        self.by_mlst = not (plain and plain_ftp.is_unknown(reply))
+        fault = classify(reply)
+        # ProFTPD and Pure-FTPd name no cause for a missing path.
+        if not plain or (self._shows_files and not (plain_ftp.is_refused(reply) or fault.kind is Kind.UNKNOWN)):
+            raise FaultError(fault)
+        return None
 
     async def _in_folder(self, path: str) -> Entry:
         """The entry in the listing of the folder above. Raises FaultError."""
@@ -101,9 +114,13 @@ class PathFacts:
 
 
 def entry_of(reply: Reply) -> Entry:
-    """The line of facts in an answer to MLST. Raises FaultError."""
-    try:
-        entry = parse_line(reply.lines[1].removeprefix(b" "))
-    except (IndexError, FactsError) as error:
-        raise FaultError(make_fault(Kind.ENDPOINT_ERROR, f"MLST: {error}")) from None
-    return entry._replace(name=entry.name.rstrip("/").rpartition("/")[2] or "/")
+    """The line of facts in an answer to MLST: the second, but some servers send no other. Raises FaultError."""
+    why = ""
+    for line in (*reply.lines[1:], reply.lines[0]):
+        try:
+            entry = parse_line(line.removeprefix(b" "))
+        except FactsError as error:
+            why = why or str(error)
+        else:
+            return entry._replace(name=entry.name.rstrip("/").rpartition("/")[2] or "/")
+    raise FaultError(make_fault(Kind.ENDPOINT_ERROR, f"MLST: {why}"))

@@ -26,8 +26,8 @@ from .list_lines import may_begin, parse_list_line, read_list_line
 #: Entries whose times are asked for at once.
 PORTION = MAX_PIPELINE // 3
 _TIME = re.compile(r"(\d{14})(?:\.\d+)?")
-#: Servers expand these in the argument of LIST.
-_PATTERN = re.compile(rb"[*?\[\]{}~\\]")
+#: Servers expand these in the argument of LIST, and take the words between blanks for several paths.
+_PATTERN = re.compile(rb"[*?\[\]{}~\\ ]")
 
 
 class _Form(NamedTuple):

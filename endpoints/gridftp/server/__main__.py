@@ -106,7 +106,10 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _security(options: argparse.Namespace) -> ControlSecurity | None:
-    """Raises CertificateError, OSError, and ValueError where some of the files are missing."""
+    """The security of control channels, from the files that the options name; None without any of them.
+
+    Raises CertificateError, OSError, and ValueError if some of the files are not named.
+    """
     files = (options.certificate, options.key or options.certificate, options.trust, options.gridmap)
     if not any(files):
         return None

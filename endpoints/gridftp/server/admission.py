@@ -45,7 +45,10 @@ class SessionLimits:
 
 
 def _source(address: str) -> str:
-    """ "", or an IPv4 address, also where an IPv6 socket has it in mapped form, or the network of an IPv6 address."""
+    """The key that counts a client: an IPv4 address, the network of an IPv6 address, or "" without an address.
+
+    An IPv4 address in mapped form, as an IPv6 socket has it, is an IPv4 address.
+    """
     if not address:
         return ""
     found = ipaddress.ip_address(address.partition("%")[0])

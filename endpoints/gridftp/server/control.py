@@ -142,7 +142,7 @@ class ControlProtocol(asyncio.Protocol):
         return self.worker is not None and self.worker.session.logged_in
 
     def hang_up(self) -> None:
-        """The server stops, or others need the place."""
+        """End the session: the server stops, or others need the place."""
         self._transport.abort()
 
     def _refuse(self, farewell: bytes) -> None:

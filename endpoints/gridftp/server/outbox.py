@@ -19,7 +19,10 @@ _CLOSE_SECONDS = 5.0
 
 
 class Outbox:
-    """Filled by the worker, emptied by the loop. A hand-over costs more than a small file, and so there are few."""
+    """The replies of one session: its worker fills it, the loop empties it.
+
+    A hand-over costs more than a small file, and so there are few.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, transport: asyncio.Transport, timeout: float) -> None:
         self._loop = loop

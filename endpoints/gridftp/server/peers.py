@@ -45,7 +45,7 @@ def own_account(client: socket.socket) -> bool:
 
 
 def owner_of_peer(client: socket.socket) -> int | None:
-    """The uid of the other end. None: it is not on this machine, or closed already. Raises OSError.
+    """The uid of the other end. None if it is not on this machine, or closed already. Raises OSError.
 
     A socket that its process has closed has no inode, and is listed with the uid of root: such a line does not count.
     """
@@ -59,7 +59,7 @@ def owner_of_peer(client: socket.socket) -> int | None:
 
 
 def _asked(client: socket.socket) -> tuple[int, int] | None:
-    """The uid and the inode of the other end by sock_diag, which looks for one socket. None: it gives none.
+    """The uid and the inode of the other end by sock_diag, which looks for one socket. None if it gives none.
 
     The table of a busy machine takes milliseconds, in which a client may close its socket.
     """

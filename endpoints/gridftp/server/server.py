@@ -34,8 +34,8 @@ class GridFtpServer:
     """Serves the folder `root`, or the parts `roots`, in a thread of its own between `start` and `stop`.
 
     Clients that connect are anonymous, or with `security` users with certificates (gsiftp); those of `serve_socket`
-    have been let in by the program. port None: nobody can connect, `serve_socket` alone brings clients. open_relayed:
-    opens data connections for SITE WAYBILL DATA; without it the command is refused.
+    have been let in by the program. port: None if nobody can connect, and `serve_socket` alone brings clients.
+    open_relayed: opens data connections for SITE WAYBILL DATA; without it the command is refused.
 
     on_file: learns of each file that was moved. on_progress: of large ones, while they are moved.
     own_account: serve only clients on this machine that run as our account or as root, and with the rights of this
@@ -207,7 +207,7 @@ class GridFtpServer:
             return why_not
 
     def _make_room(self, address: str) -> bool:
-        """End a session without a login, of a network that has more of them than this address; False: there is none."""
+        """End a session without a login of a network that has more of them than this address; False without one."""
         for one in self._sessions:
             if one.logged_in:
                 self._strangers.leave(one)

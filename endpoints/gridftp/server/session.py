@@ -38,7 +38,7 @@ class Service:
     read_only: bool = False
     #: For passive data connections; None: any free ports.
     data_ports: PortRange | None = None
-    #: Opens the data connections of SITE WAYBILL DATA; None: it is refused.
+    #: Opens the data connections of SITE WAYBILL DATA; None if it is refused.
     open_relayed: OpenRelayed | None = None
     #: Makes this a server with GSI: nobody logs in without a certificate.
     security: ControlSecurity | None = None
@@ -112,7 +112,7 @@ class ServerSession:
         return self._buffer
 
     def authenticated(self, identity: str) -> None:
-        """The client has shown that this certificate is its own."""
+        """Note that the client has shown that this certificate is its own."""
         self.identity, self.protected = identity, True
 
     def path(self, argument: bytes) -> bytes:

@@ -29,7 +29,10 @@ def network_of_stranger(address: str) -> str:
 
 
 class Strangers(Generic[K]):
-    """most: in all. most_of_network: of one network; None: no bound of its own. Not safe for threads."""
+    """The connections that have not signed in. Not safe for threads.
+
+    most: in all. most_of_network: of one network; None: no bound of its own.
+    """
 
     def __init__(self, most: int, most_of_network: int | None = None) -> None:
         self._most, self._most_of_network = most, most_of_network
@@ -58,7 +61,7 @@ class Strangers(Generic[K]):
         return late
 
     def leave(self, one: K) -> bool:
-        """It has signed in, or ended. Returns whether it was in."""
+        """Remove a connection that has signed in, or has ended. Returns whether it was in."""
         network = self._network_of.pop(one, None)
         if network is None:
             return False

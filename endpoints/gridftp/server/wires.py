@@ -50,7 +50,7 @@ class TlsWire(ClearWire):
         self._ready = ready
 
     def lines(self, data: bytes) -> list[bytes]:
-        """Raises WireError also where TLS fails."""
+        """The complete lines. Raises WireError also if TLS fails."""
         try:
             if not self._end.complete:
                 self._send(self._end.shake_hands(data))
@@ -76,7 +76,7 @@ class GssWire(ClearWire):
         self._inner = ClearWire(line_limit)
 
     def lines(self, data: bytes) -> list[bytes]:
-        """Raises WireError also for a line in clear."""
+        """The complete lines. Raises WireError also for a line in clear."""
         octets = []
         for line in super().lines(data):
             match = _PROTECTED.fullmatch(line)

@@ -112,7 +112,7 @@ class SessionWorker:
             self._when_done()
 
     def _next_line(self) -> bytes | None:
-        """Replies go out before a wait, and also when many are held."""
+        """The next command line; None at the end. Replies go out before a wait, and also when many are held."""
         if self._lines.qsize():
             self._outbox.flush_if_due()
             return self._lines.get()
@@ -160,7 +160,7 @@ class SessionWorker:
             raise CommandRefusedError(501, "A control character cannot be part of a command.")
 
     def _fail(self, command: ServerCommand | None) -> None:
-        """The rule of failing files: see the package. The reply goes first: it says more than a closed connection."""
+        """Close the data channel after a file that failed (see the package). The reply goes first: it says more."""
         if command is not None and (command.sends or command.receives):
             self._outbox.settle()
             session = self.session

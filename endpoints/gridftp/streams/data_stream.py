@@ -31,6 +31,10 @@ LONGEST_END = 3600.0
 _T = TypeVar("_T")
 
 
+class RestartRefusedError(FaultError):
+    """The server does not know REST, or not for this file: it moves whole files only."""
+
+
 class DataStream:
     """The data connection of one RETR or STOR, and the answer to the command.
 
@@ -62,7 +66,7 @@ class DataStream:
         control = session.connection
         way = await _agreed(session, context)
         if offset:
-            await control.ask("REST", b"%d" % offset)
+            await _restart(control, offset, way)
         answer = asyncio.create_task(control.request(verb, encoded))
         connecting = asyncio.create_task(_connect(way))
         try:
@@ -111,6 +115,12 @@ class DataStream:
         except (OSError, TimeoutError) as error:
             raise await _explained(self._answer, error) from None
 
+    async def cut(self) -> None:
+        """Close the data connection in the middle of a file, and wait for the server's answer, whatever it is."""
+        self._connection.abort()
+        await asyncio.shield(self._answer)
+        self._watched_here.close()
+
     async def close(self) -> None:
         """Close the data connection at once."""
         self._watched_here.close()
@@ -137,6 +147,19 @@ class DataStream:
         rate = self._connection.sent / max(0.001, time.monotonic() - self._begun)
         least = min(UNCERTAIN, self._connection.sent)
         return min(max(self._limit, 2 * least / max(1.0, rate)), LONGEST_END)
+
+
+async def _restart(control: ControlConnection, offset: int, way: Callable[[], Awaitable[ClientDataConnection]]) -> None:
+    """REST. Raises RestartRefusedError, FaultError; a connection that was made before the command is closed then."""
+    try:
+        reply = await control.request("REST", b"%d" % offset)
+        if reply.is_error:
+            raise RestartRefusedError(classify(reply))
+    except BaseException:
+        for made in way.args if isinstance(way, partial) else ():
+            if isinstance(made, asyncio.StreamWriter):
+                made.close()
+        raise
 
 
 async def _give_up(connecting: asyncio.Task[ClientDataConnection]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import zlib
 
 from endpoints.gridftp.faults import FaultError, Kind, make_fault
@@ -10,6 +11,24 @@ from identity.gsi.printable import quoted
 
 #: By their names in FEAT (CKSM), the preferred one first.
 ALGORITHMS = ("SHA256", "MD5", "SHA1", "SHA512", "ADLER32")
+#: Hexadecimal digits of the checksums that files can be compared with.
+DIGITS = {
+    "MD5": 32, "SHA1": 40, "SHA224": 56, "SHA256": 64, "SHA384": 96, "SHA512": 128,
+    "ADLER32": 8, "CRC32": 8, "CRC32C": 8,
+}  # fmt: skip
+#: Those that are numbers: some servers leave out the zeros in front.
+_NUMBERS = frozenset({"ADLER32", "CRC32", "CRC32C"})
+_HEXADECIMAL = re.compile(r"(?:0x)?([0-9a-f]+)")
+
+
+def normal_checksum(words: str, algorithm: str) -> str | None:
+    """The checksum among the words of a server: hexadecimal, lower case, with all its digits; None if there is none."""
+    found = [one[1] for word in words.lower().split() if (one := _HEXADECIMAL.fullmatch(word.strip("\"'")))]
+    digits = DIGITS.get(algorithm.upper())
+    if digits and algorithm.upper() in _NUMBERS:
+        longest = max(found, key=len, default="")
+        return longest.zfill(digits) if 0 < len(longest) <= digits else None
+    return next((value for value in reversed(found) if digits is None or len(value) == digits), None)
 
 
 class Digest:

@@ -11,6 +11,7 @@ from endpoints.gridftp.faults import FaultError
 from .data_stream import UNCERTAIN, DataStream
 from .digest import Digest
 from .file_streams import PIECE, OctetBudget, OctetShare
+from .restarts import may_read_from
 
 
 class _ModeSFile:
@@ -28,25 +29,37 @@ class _ModeSFile:
 
 
 class ModeSReader(_ModeSFile):
-    """RETR: the server's success is the end of the file."""
+    """RETR: the server's success is the end of the file. skip: octets from the beginning that are not given away."""
+
+    def __init__(self, session: GridFTPSession, stream: DataStream, share: OctetShare, skip: int = 0) -> None:
+        super().__init__(session, stream, share)
+        self._skip = skip
 
     async def read(self) -> bytes:
         """`FileReader.read`."""
         await self._share.take(PIECE)
         data = b""
         try:
-            data = await self._stream.read()
+            data = await self._next()
         finally:
             self._share.give(PIECE - len(data))
-        self._ended = not data
         return data
+
+    async def _next(self) -> bytes:
+        while True:
+            data = await self._stream.read()
+            self._ended = not data
+            skipped = min(self._skip, len(data))
+            self._skip -= skipped
+            if self._ended or skipped < len(data):
+                return data[skipped:]
 
 
 class ModeSWriter(_ModeSFile):
     """STOR. A server writes the file from the beginning on, and reports nothing before the end.
 
     So `stored` is an estimate: whoever continues there first checks that the file is long enough. The toolkit's server
-    may damage the beginning of an interrupted file (docs/decisions/0002): there the file is sent again.
+    may damage the beginning of an interrupted file (docs/decisions/settlement.md): there the file is sent again.
     """
 
     def __init__(self, session: GridFTPSession, stream: DataStream, share: OctetShare, offset: int) -> None:
@@ -77,14 +90,18 @@ class ModeSWriter(_ModeSFile):
 async def open_reader(
     session: GridFTPSession, path: str, offset: int, share: OctetShare, *, encrypt: bool = False
 ) -> ModeSReader:
-    """Read a file from this offset on. Raises FaultError."""
-    return ModeSReader(session, await _opened(session, "RETR", path, offset, encrypt), share)
+    """Read a file from this offset on. Raises FaultError.
+
+    A server that cannot begin there sends all of it, and the octets before the offset are dropped here.
+    """
+    skip = offset if offset and not await may_read_from(session, path, encrypt=encrypt) else 0
+    return ModeSReader(session, await _opened(session, "RETR", path, offset - skip, encrypt), share, skip)
 
 
 async def open_writer(
     session: GridFTPSession, path: str, offset: int, share: OctetShare, *, encrypt: bool = False
 ) -> ModeSWriter:
-    """Write a file from this offset on. Raises FaultError."""
+    """Write a file from this offset on. Raises FaultError, RestartRefusedError."""
     return ModeSWriter(session, await _opened(session, "STOR", path, offset, encrypt), share, offset)
 
 

@@ -9,46 +9,22 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-import time
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from functools import partial
 
 from endpoints.gridftp.commands import CommandError, parse_extended_port, parse_host_port
 from endpoints.gridftp.connection import CONNECT_TIMEOUT, ControlConnection
 from endpoints.gridftp.faults import Fault, FaultError, FaultScope, Kind, classify, make_fault
+from endpoints.gridftp.replies import Reply
 from endpoints.gridftp.streams.tls_streams import ClientDataConnection, TlsClient, connected
 from endpoints.gridftp.third_party.data_path import refusal
+from endpoints.gridftp.wire.server_memory import ServerMemory
 from identity.gsi.printable import error_text
 
 #: Seconds for a connection to a port that EPSV has named, before PASV is tried.
 EXTENDED_TIMEOUT = 5.0
-#: Seconds for which a server's answer is remembered, and the most servers.
-REMEMBERED, MOST_SERVERS = 3600.0, 1000
-
-
-class _Known:
-    """Of which servers it is known whether EPSV leads to a data connection. clock: seconds, monotonic."""
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._found: OrderedDict[object, tuple[float, bool]] = OrderedDict()
-
-    def note(self, server: object, *, works: bool) -> None:
-        self._found[server] = self._clock() + REMEMBERED, works
-        self._found.move_to_end(server)
-        if len(self._found) > MOST_SERVERS:
-            self._found.popitem(last=False)
-
-    def forget(self, server: object) -> None:
-        self._found.pop(server, None)
-
-    def works(self, server: object) -> bool | None:
-        until, works = self._found.get(server, (0.0, False))
-        return works if until > self._clock() else None
-
-
-_extended = _Known()
+#: Whether EPSV leads to a data connection.
+_extended: ServerMemory[bool] = ServerMemory()
 
 
 async def passive_port(connection: ControlConnection) -> int:
@@ -71,14 +47,14 @@ async def data_connection(
     host, server = connection.peer_host, connection.peer
     if not extended or ":" in host:
         return partial(ClientDataConnection.open, host, port, tls)
-    if _extended.works(server):
+    if _extended.get(server):
         return partial(_open_again, server, port, tls)
     try:
         async with asyncio.timeout(EXTENDED_TIMEOUT):
             made = await connected(host, port)
-        _extended.note(server, works=True)
+        _extended.note(server, True)
     except (OSError, TimeoutError):
-        _extended.note(server, works=False)
+        _extended.note(server, False)
         port, _ = await _listening(connection)
         made = await _by_pasv(host, port)
     return partial(ClientDataConnection.on, *made, tls)
@@ -106,20 +82,27 @@ async def _by_pasv(host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.
 async def _listening(connection: ControlConnection) -> tuple[int, bool]:
     """The port, and whether EPSV has named it. Raises FaultError."""
     only_extended = ":" in connection.peer_host
-    extended = only_extended or _extended.works(connection.peer) is not False
+    extended = only_extended or _extended.get(connection.peer) is not False
     reply = await connection.request("EPSV" if extended else "PASV")
-    if reply.is_error and extended and not only_extended:
+    if extended and not only_extended and _port(reply, extended=True) is None:
         # Whatever it says: 500 and 502 where it does not know EPSV, 522, 425, and texts of its own.
-        _extended.note(connection.peer, works=False)
+        _extended.note(connection.peer, False)
         extended = False
         reply = await connection.request("PASV")
     if reply.is_error:
         raise FaultError(classify(reply))
-    text = b" ".join(reply.lines)
-    try:
-        port = parse_extended_port(text) if extended else parse_host_port(text)[1]
-    except CommandError as error:
-        raise FaultError(make_fault(Kind.ENDPOINT_ERROR, str(error))) from None
+    port = _port(reply, extended=extended)
+    if port is None:
+        raise FaultError(make_fault(Kind.ENDPOINT_ERROR, f"no data port in a reply: {reply}"))
     if advice := refusal(((connection.peer_host, port),), connection.peer_host, lambda _: False):
         raise FaultError(Fault(Kind.CONNECT_FAILED, scope=FaultScope.ENDPOINT, advice=advice))
     return port, extended
+
+
+def _port(reply: Reply, *, extended: bool) -> int | None:
+    """The port that this reply to EPSV, or to PASV, names."""
+    text = b" ".join(reply.lines)
+    try:
+        return None if reply.is_error else parse_extended_port(text) if extended else parse_host_port(text)[1]
+    except CommandError:
+        return None

@@ -109,10 +109,6 @@ class DataPath:
         return replace(self, token=found.token, entrance=found.address) if found else self
 
     @property
-    def connector(self) -> Side:
-        return Side.SOURCE if self.listener is Side.DESTINATION else Side.DESTINATION
-
-    @property
     def ipv6(self) -> bool:
         return ":" in self.peer
 
@@ -145,7 +141,7 @@ class DataPath:
         return found
 
     def connect(self, addresses: tuple[DataAddress, ...]) -> tuple[str, bytes]:
-        """The command to the connector, with its argument."""
+        """The command to the server that connects, with its argument."""
         if self.token and not self.entrance:
             return self._by_relay
         if ":" in addresses[0][0]:

@@ -73,7 +73,7 @@ def agree(source: GridFTPSession, destination: GridFTPSession, *, encrypt: bool)
 
 
 async def secure(source: GridFTPSession, destination: GridFTPSession, security: DataSecurity) -> DataSecurity:
-    """Apply it to both sessions, as far as it is not in force; return the protection in force. Raises FaultError.
+    """Apply the protection to both sessions, as far as it is not in force; return the one in force. Raises FaultError.
 
     That is less than `security` only where a server refused a command that it names in FEAT and `security` was not
     PRIVATE. Each refusal leaves one possibility less, so that this ends.
@@ -138,7 +138,7 @@ def _has_proxy(session: GridFTPSession) -> bool:
 
 
 def _not_private(found: Obstacle) -> Fault:
-    """Retried only where the server's refusal may be over at another time."""
+    """The fault for data that cannot be encrypted, retried only if the server's refusal may be over at another time."""
     retryable = found.refusal is not None and found.refusal.retryable
     fault = make_fault(Kind.UNSUPPORTED, found.words, side=found.side, retryable=retryable)
     advice = f"The data cannot be encrypted: {found.text[0].lower()}{found.text[1:]}"
@@ -146,7 +146,10 @@ def _not_private(found: Obstacle) -> Fault:
 
 
 async def _apply_to_both(source: GridFTPSession, destination: GridFTPSession, security: DataSecurity) -> None:
-    """Where both sides fail, the final error is raised rather than the SettingRefusedError."""
+    """Apply the protection to both sessions.
+
+    If both fail, the final error is raised rather than the SettingRefusedError.
+    """
     key, wanted = None, [source.data_security.bare(), destination.data_security.bare()]
     prot = b"P" if security is DataSecurity.PRIVATE else b"C"
     if security is not DataSecurity.UNAUTHENTICATED and _by_key(source, destination):

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 
 from .slots import Transfer
 
-#: Asks the destination, on another session, for the octets of a path; None: it does not report them now.
+#: Asks the destination, on another session, for the octets of a path; None if it does not report them now.
 SizeOf = Callable[[bytes], Awaitable[int | None]]
 #: Seconds of silence after which the size is asked for, and again.
 ASK_AFTER = 30.0

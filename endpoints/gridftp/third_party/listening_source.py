@@ -2,7 +2,8 @@
 
 Each file has a data connection of its own: PASV and RETR to the source, PORT and STOR to the destination. PASV and RETR
 of the files to come wait at the source already, so that it listens for the next file as soon as it has sent one: a file
-takes the way of 227 to the destination and the opening of a connection, two and a half round trips (decision 0054).
+takes the way of 227 to the destination and the opening of a connection, two and a half round trips
+(docs/decisions/agents.md).
 
 A connection belongs to a file by its port alone. Where the source takes one port again while the destination may still
 connect there for an earlier file, that file may get the octets of the later one, with success on both sides. Hence:
@@ -145,13 +146,13 @@ class ListeningSourcePair(PairBase[_File]):
         self._advance()
 
     def end(self) -> None:
-        """Nothing is under way: leave the sessions as another pair expects them."""
+        """Leave the sessions as another pair expects them, when nothing is under way."""
         self._use_buffer(TUNED)
 
     # ---- the table
 
     def _take(self, file: _File, what: ListeningInput) -> None:
-        """One step of the table."""
+        """Do one step of the table."""
         file.state, actions = transition(file.state, what)
         for action in actions:
             _PERFORM[action](self, file)
@@ -199,7 +200,7 @@ class ListeningSourcePair(PairBase[_File]):
                 self._marker(file, reply)
 
     def _surely_own(self, file: _File) -> bool:
-        """The source has listened nowhere else since."""
+        """Whether the file's connection is its own: the source has listened nowhere else since."""
         return self._heard == self._asked and not file.doubtful and file.source.started
 
     def _answered(self, side: Side, step: object, reply: Reply) -> None:
@@ -228,7 +229,7 @@ class ListeningSourcePair(PairBase[_File]):
             self._judge(answered)
 
     def _doubt_earlier(self, file: _File) -> None:
-        """Rule 1: another file's connection may have met the port of this one."""
+        """Doubt the files whose port this one has, too: its connection may have met theirs (rule 1)."""
         for earlier in self._moving():
             if earlier is not file and earlier.addresses[:1] == file.addresses[:1] and not earlier.doubtful:
                 earlier.doubtful = True
@@ -243,7 +244,7 @@ class ListeningSourcePair(PairBase[_File]):
         self._events.append(Flush(*file.addresses[0]))
 
     def _judge(self, file: _File) -> None:
-        """Rule 1."""
+        """Decide the outcome of a file that both sides have answered, when rule 1 allows it."""
         if file.wait_for > self._heard:
             return
         if file.doubtful:

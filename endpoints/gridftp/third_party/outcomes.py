@@ -72,14 +72,14 @@ def lost(
 
 
 def _cause(first: Slot, loss: Fault) -> Fault:
-    """A computer that has gone explains what the other server met because of it."""
+    """The fault for the first file: its own, or the loss of a computer that explains it."""
     if not first.faulty or (loss.kind is Kind.AGENT_AWAY and first.cause.kind in CONSEQUENCES):
         return loss
     return first.cause
 
 
 def _lost_while_cleaning(slot: Slot, event: FileRefused | FileReturned) -> FileRefused | FileReturned:
-    """It is unknown whether DELE has been done, or will be done later."""
+    """The event for a file whose DELE was under way: it is unknown whether it has been done, or will be done later."""
     if isinstance(event, FileReturned):
         return event._replace(suspect=True, begun=slot.begun)
     return event._replace(fault=replace(event.fault, scope=FaultScope.SESSION), begun=slot.begun)

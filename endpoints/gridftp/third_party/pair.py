@@ -12,7 +12,6 @@ truth 3):
    nothing runs any more; the source gets PORT with the destination's new address, and all later files are given back.
 3. When no RETR since the last PORT opened a connection, the destination waits in accept() and nothing that the
    source does frees it: the driver must then connect to the destination's data port and hang up (`Flush`).
-   Where the source listens, no reply shows that the destination has connected, and the driver always does so.
 4. A file whose connection died may still be written by a server process that has not noticed: it is given back as
    suspect, and is sent again under another name (a new inode), then renamed. Only what range markers reported while
    both sides were surely at this very file may be continued in place: a late writer can only put the same octets
@@ -21,7 +20,7 @@ truth 3):
 Mode S has no such channels: each file has its own PASV and PORT, one at a time. There the end of the connection is the
 end of the file: a file counts as moved only when both sides answered success, and its size must be right.
 
-One server listens and the other connects (`DataPath.listener`): the destination listens where it can be reached.
+The destination listens and the source connects; the other way round is `listening_source.ListeningSourcePair`.
 
 The pair is in one of ten states (`pair_states.PairState`); `pair_states.TRANSITIONS` has the actions of each row. An
 input that is not listed here leaves the state as it is; `LOSS` leads from every state to `LOST`, which is final.
@@ -30,11 +29,11 @@ input that is not listed here leaves the state as it is; `LOSS` leads from every
     LISTENING           ADDRESS: CONNECTED
     CONNECTED           DATA_OPENED: OPEN, ADDRESS_NEEDED: LISTENING, SIDE_FAILED: DRAINING_UNOPENED
     OPEN                ADDRESS_NEEDED: LISTENING, STREAMS_CHANGED: LISTENING, SIDE_FAILED: DRAINING
-    DRAINING_UNOPENED   DATA_OPENED: DRAINING, ADDRESS: LISTENER_CLOSED, CONNECTOR_ANSWERED: STUCK
-    DRAINING            ADDRESS: LISTENER_CLOSED, CONNECTOR_ANSWERED: CONNECTOR_CLOSED
+    DRAINING_UNOPENED   DATA_OPENED: DRAINING, ADDRESS: DESTINATION_CLOSED, SOURCE_ANSWERED: STUCK
+    DRAINING            ADDRESS: DESTINATION_CLOSED, SOURCE_ANSWERED: SOURCE_CLOSED
     STUCK               ADDRESS: UNCONNECTED
-    CONNECTOR_CLOSED       ADDRESS: UNCONNECTED
-    LISTENER_CLOSED  CONNECTOR_ANSWERED: UNCONNECTED
+    SOURCE_CLOSED       ADDRESS: UNCONNECTED
+    DESTINATION_CLOSED  SOURCE_ANSWERED: UNCONNECTED
 """
 
 from __future__ import annotations
@@ -89,9 +88,9 @@ class ThirdPartyPair(PairBase[Slot]):
         self._to_clean: deque[tuple[Slot, FileRefused | FileReturned]] = deque()
         #: Number of the last PASV to the destination: the answers to earlier ones are out of date.
         self._last_listen = 0
-        #: Where the listener waits: one address, or one of each of its data nodes.
+        #: Where the destination waits: one address, or one of each of its data nodes.
         self._addresses: tuple[DataAddress, ...] = ()
-        #: Whether the connector of a pair in MODE S has accepted a PORT.
+        #: In MODE S: whether the source has accepted a PORT.
         self._port_accepted = False
         self._set_mode()
         if not stream_mode:
@@ -127,7 +126,7 @@ class ThirdPartyPair(PairBase[Slot]):
         return len(self._renaming)
 
     def waits_at(self, address: DataAddress) -> bool:
-        """Whether the listener may still wait there for a connection that nobody makes (`Flush`)."""
+        """Whether the destination may still wait there for a connection that nobody makes (`Flush`)."""
         return self.state is PairState.STUCK and address in self._addresses
 
     def send(self, transfer: Transfer) -> None:
@@ -150,7 +149,7 @@ class ThirdPartyPair(PairBase[Slot]):
     # ---- the table
 
     def _take(self, what: PairInput) -> None:
-        """One step of the table."""
+        """Do one step of the table."""
         self.state, actions = transition(self.state, what)
         for action in actions:
             _PERFORM[action](self)
@@ -164,27 +163,27 @@ class ThirdPartyPair(PairBase[Slot]):
     def _listen(self) -> None:
         self._last_listen += 1
         self._path = self._path.at_next(self._entrances)
-        self._send(self._path.listener, *self._path.listen, step=steps.Listen(self._last_listen))
+        self._send(Side.DESTINATION, *self._path.listen, step=steps.Listen(self._last_listen))
 
     def _connect(self) -> None:
         if self.stream_mode and not self._port_accepted:
             # Most plain FTP servers refuse PORT: then a file is not asked for in vain.
-            self._send(self._path.connector, *self._path.connect(self._addresses), step=steps.CONNECT)
+            self._send(Side.SOURCE, *self._path.connect(self._addresses), step=steps.CONNECT)
             return
-        self._send(self._path.connector, *self._path.connect(self._addresses))
-        self._move_by_connector()
+        self._send(Side.SOURCE, *self._path.connect(self._addresses))
+        self._retrieve()
 
-    def _move_by_connector(self) -> None:
+    def _retrieve(self) -> None:
         for slot in self._slots:
-            self._move(self._path.connector, slot)
+            self._move(Side.SOURCE, slot)
 
     def _connecting(self, reply: Reply) -> None:
-        """The first answer to PORT. Where the file was refused meanwhile, nothing more is sent."""
+        """Take the first answer to PORT. If the file was refused meanwhile, nothing more is sent."""
         self._port_accepted = not reply.is_error
         if reply.is_error:
-            self._prepared(self._path.connector, steps.REQUIRED, reply)
+            self._prepared(Side.SOURCE, steps.REQUIRED, reply)
         elif self.state in ADDRESSED:
-            self._move_by_connector()
+            self._retrieve()
 
     def _advance(self) -> None:
         """Send what may be sent now."""
@@ -201,7 +200,8 @@ class ThirdPartyPair(PairBase[Slot]):
     def _fits(self, transfer: Transfer) -> bool:
         """Whether it may be sent now. Between data nodes nothing is continued: REST between them garbles the file.
 
-        (docs/decisions/0013) Such a file waits until nothing else is under way; from then on there is one node.
+        Such a file waits until nothing else is under way; from then on there is one node
+        (docs/decisions/servers-and-addresses.md).
         """
         if transfer.ranges and self._path.striped and len(self._addresses) != 1:
             if self._slots:
@@ -220,9 +220,9 @@ class ThirdPartyPair(PairBase[Slot]):
 
     def _start(self, slot: Slot) -> None:
         self._slots.append(slot)
-        self._move(self._path.listener, slot)
+        self._move(Side.DESTINATION, slot)
         if self.state in ADDRESSED:
-            self._move(self._path.connector, slot)
+            self._move(Side.SOURCE, slot)
 
     # ---- replies
 
@@ -231,8 +231,7 @@ class ThirdPartyPair(PairBase[Slot]):
             return
         if reply.code in (125, 150):
             step.progress.started = True
-            # A destination that connects may say so before it has done so.
-            if side is Side.SOURCE and self._path.connector is Side.SOURCE:
+            if side is Side.SOURCE:
                 self._take(PairInput.DATA_OPENED)
         elif reply.code == RANGE_CODE and side is Side.DESTINATION:
             self._marker(step.slot, reply)
@@ -255,14 +254,14 @@ class ThirdPartyPair(PairBase[Slot]):
         elif isinstance(step, steps.Connect):
             self._connecting(reply)
         elif isinstance(step, steps.Close):
-            self._take(PairInput.CONNECTOR_ANSWERED)
+            self._take(PairInput.SOURCE_ANSWERED)
         elif isinstance(step, steps.Remove):
             self._events.append(self._cleaning.popleft()[1])
         else:
             raise AssertionError(step)
 
     def _listening(self, number: int, reply: Reply) -> None:
-        """227 or 229: where the listener waits for the connector, unless it was asked again since."""
+        """227 or 229: where the destination waits for the source, unless it was asked again since."""
         if number != self._last_listen and not reply.is_error:
             return
         before, self._addresses = self._addresses, self._addresses_in(reply)
@@ -273,7 +272,10 @@ class ThirdPartyPair(PairBase[Slot]):
     # ---- settling
 
     def _settle(self) -> None:
-        """Rule 1. Slots leave the queue from its head only: all earlier files have succeeded."""
+        """Settle the files for which rule 1 holds.
+
+        Slots leave the queue from its head only: all earlier files have succeeded.
+        """
         while self._slots and self._slots[0].moved:
             slot = self._slots.popleft()
             transfer = slot.transfer
@@ -301,16 +303,19 @@ class ThirdPartyPair(PairBase[Slot]):
     # ---- when a file was refused
 
     def _drain(self) -> None:
-        """Rule 2: PASV to both, behind all that is under way."""
+        """Drain the lane (rule 2): PASV to both, behind all that is under way."""
         self._listen()
-        self._send(self._path.connector, "PASV", step=steps.CLOSE)
+        self._send(Side.SOURCE, "PASV", step=steps.CLOSE)
 
     def _flush(self) -> None:
-        """Rule 3. Through a relay, a server whose file fails frees the other one itself."""
+        """Ask the driver to connect to the listener (rule 3).
+
+        Through a relay, a server whose file fails frees the other one itself.
+        """
         self._events += [Flush(*address) for address in self._addresses if address != RELAY]
 
     def _give_back(self) -> None:
-        """Both sides have answered PASV, and nothing runs any more."""
+        """Give the files back after the drain: both sides have answered PASV, and nothing runs any more."""
         self._settle()
         slots, self._slots = self._slots, deque()
         for slot, event in outcomes.drained(slots):
@@ -351,7 +356,7 @@ class ThirdPartyPair(PairBase[Slot]):
         self._take(PairInput.LOSS)
 
     def _return_all(self) -> None:
-        """Rule 4: the outcome of the files under way is unknown."""
+        """Give all files back after a loss (rule 4): the outcome of those under way is unknown."""
         assert self._loss is not None
         cleaning = [*self._cleaning, *self._to_clean]
         self._events += outcomes.lost(self._renaming, cleaning, self._slots, self._loss)

@@ -63,7 +63,7 @@ class PairBase(ABC, Generic[S]):
             self._lose(side, event.fault)
 
     def lose(self, fault: Fault) -> None:
-        """The driver gives up: a hung server, a refused flush."""
+        """Lose the pair because the driver gives up: a hung server, a refused flush."""
         if self._loss is None:
             self._lose(fault.side, fault)
 
@@ -78,7 +78,7 @@ class PairBase(ABC, Generic[S]):
         self._channels[side].send(verb, argument, tag=step)
 
     def _set_mode(self) -> None:
-        """In one go: no round trip is waited for."""
+        """Set type, mode and markers on both channels in one go: no round trip is waited for."""
         for side in (Side.DESTINATION, Side.SOURCE):
             self._send(side, "TYPE", b"I")
             self._send(side, "MODE", b"S" if self.stream_mode else b"E")
@@ -131,7 +131,7 @@ class PairBase(ABC, Generic[S]):
         return None if self.stream_mode and not slot.received else slot.received.total
 
     def _prepared(self, side: Side, step: object, reply: Reply) -> None:
-        """The answer to a command that prepares others."""
+        """Take the answer to a command that prepares others."""
         if not reply.is_error:
             return
         match step:
@@ -157,7 +157,7 @@ class PairBase(ABC, Generic[S]):
     # ---- files that are not moved
 
     def _refuse(self, transfer: Transfer, error: CommandError) -> None:
-        """No line may carry its name."""
+        """Give a file back whose name no line may carry."""
         fault = make_fault(Kind.INVALID_PATH_NAME, str(error), retryable=False)
         self._events.append(FileRefused(transfer.tag, fault, None))
 

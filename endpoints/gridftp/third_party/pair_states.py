@@ -16,20 +16,20 @@ class PairState(enum.IntEnum):
     """How far the two servers are with their data channel."""
 
     UNCONNECTED = enum.auto()  # no data channel: MODE S between two files
-    LISTENING = enum.auto()  # the listener has been sent PASV, and the connector does not have its address yet
-    CONNECTED = enum.auto()  # the connector has been sent PORT, and is not known to have opened a data connection since
-    OPEN = enum.auto()  # the connector has opened a data connection
+    LISTENING = enum.auto()  # the destination has been sent PASV, and the source does not have its address yet
+    CONNECTED = enum.auto()  # the source has been sent PORT, and is not known to have opened a data connection since
+    OPEN = enum.auto()  # the source has opened a data connection
     DRAINING_UNOPENED = enum.auto()  # PASV is on its way to both; no data connection is known to have been opened
     DRAINING = enum.auto()  # PASV is on its way to both
-    STUCK = enum.auto()  # only the connector has answered PASV, and perhaps it opened no data connection: rule 3
-    CONNECTOR_CLOSED = enum.auto()  # only the connector has answered PASV
-    LISTENER_CLOSED = enum.auto()  # only the listener has answered PASV
+    STUCK = enum.auto()  # only the source has answered PASV, and perhaps it opened no data connection: rule 3
+    SOURCE_CLOSED = enum.auto()  # only the source has answered PASV
+    DESTINATION_CLOSED = enum.auto()  # only the destination has answered PASV
     LOST = enum.auto()
 
 
 #: Files may be sent.
 FLOWING = frozenset({PairState.UNCONNECTED, PairState.LISTENING, PairState.CONNECTED, PairState.OPEN})
-#: The connector may be sent its RETR or STOR.
+#: The source may be sent its RETR.
 ADDRESSED = frozenset({PairState.CONNECTED, PairState.OPEN})
 
 
@@ -37,24 +37,24 @@ class PairInput(enum.IntEnum):
     FILE_GIVEN = enum.auto()  # by the caller
     STREAMS_CHANGED = enum.auto()  # by the caller, while no file is under way; MODE E only
     ADDRESS_NEEDED = enum.auto()  # the next file needs a new data channel
-    ADDRESS = enum.auto()  # the listener answered the newest PASV with an allowed address
-    DATA_OPENED = enum.auto()  # the source, which connects, answered a RETR with 125 or 150
+    ADDRESS = enum.auto()  # the destination answered the newest PASV with an allowed address
+    DATA_OPENED = enum.auto()  # the source answered a RETR with 125 or 150
     SIDE_SUCCEEDED = enum.auto()  # one side answered its STOR or RETR with success
     SIDE_FAILED = enum.auto()  # one side refused its STOR or RETR, or the REST before it
-    CONNECTOR_ANSWERED = enum.auto()  # the connector answered the PASV of a drain
+    SOURCE_ANSWERED = enum.auto()  # the source answered the PASV of a drain
     LOSS = enum.auto()  # a control connection is lost, a server refused the setup, or the driver gives up
 
 
 class PairAction(enum.IntEnum):
     ADVANCE = enum.auto()  # send the waiting files
     SET_STREAMS = enum.auto()  # OPTS RETR Parallelism to the source
-    LISTEN = enum.auto()  # PASV to the listener
-    CONNECT = enum.auto()  # PORT to the connector, then its half of each file whose other half is sent already
+    LISTEN = enum.auto()  # PASV to the destination
+    CONNECT = enum.auto()  # PORT to the source, then RETR for each file whose STOR is sent already
     SETTLE = enum.auto()  # settle the files at the head of the queue that both sides moved
     DRAIN = enum.auto()  # rule 2: PASV to both sides
-    FLUSH = enum.auto()  # rule 3: ask the driver to free the listener
+    FLUSH = enum.auto()  # rule 3: ask the driver to free the destination
     GIVE_BACK = enum.auto()  # give the unsettled files back
-    RESUME = enum.auto()  # MODE E: use the listener's new address; MODE S: send the next file
+    RESUME = enum.auto()  # MODE E: use the destination's new address; MODE S: send the next file
     LOSE = enum.auto()  # rule 4: give everything back
     RETURN_WAITING = enum.auto()  # give the files back that were never sent
 
@@ -91,40 +91,40 @@ TRANSITIONS: dict[tuple[PairState, PairInput], tuple[PairState, tuple[PairAction
     (S.OPEN, I.LOSS): (S.LOST, (A.LOSE,)),
     #
     (S.DRAINING_UNOPENED, I.FILE_GIVEN): (S.DRAINING_UNOPENED, ()),
-    (S.DRAINING_UNOPENED, I.ADDRESS): (S.LISTENER_CLOSED, ()),
+    (S.DRAINING_UNOPENED, I.ADDRESS): (S.DESTINATION_CLOSED, ()),
     (S.DRAINING_UNOPENED, I.DATA_OPENED): (S.DRAINING, ()),
     (S.DRAINING_UNOPENED, I.SIDE_SUCCEEDED): (S.DRAINING_UNOPENED, (A.SETTLE,)),
     (S.DRAINING_UNOPENED, I.SIDE_FAILED): (S.DRAINING_UNOPENED, (A.SETTLE,)),
-    (S.DRAINING_UNOPENED, I.CONNECTOR_ANSWERED): (S.STUCK, (A.FLUSH,)),
+    (S.DRAINING_UNOPENED, I.SOURCE_ANSWERED): (S.STUCK, (A.FLUSH,)),
     (S.DRAINING_UNOPENED, I.LOSS): (S.LOST, (A.LOSE,)),
     #
     (S.DRAINING, I.FILE_GIVEN): (S.DRAINING, ()),
-    (S.DRAINING, I.ADDRESS): (S.LISTENER_CLOSED, ()),
+    (S.DRAINING, I.ADDRESS): (S.DESTINATION_CLOSED, ()),
     (S.DRAINING, I.DATA_OPENED): (S.DRAINING, ()),
     (S.DRAINING, I.SIDE_SUCCEEDED): (S.DRAINING, (A.SETTLE,)),
     (S.DRAINING, I.SIDE_FAILED): (S.DRAINING, (A.SETTLE,)),
-    (S.DRAINING, I.CONNECTOR_ANSWERED): (S.CONNECTOR_CLOSED, ()),
+    (S.DRAINING, I.SOURCE_ANSWERED): (S.SOURCE_CLOSED, ()),
     (S.DRAINING, I.LOSS): (S.LOST, (A.LOSE,)),
     #
-    # One connection frees the listener from one accept(): its next file waits in the next one.
+    # One connection frees the destination from one accept(): its next file waits in the next one.
     (S.STUCK, I.FILE_GIVEN): (S.STUCK, ()),
     (S.STUCK, I.ADDRESS): (S.UNCONNECTED, (A.GIVE_BACK, A.RESUME)),
     (S.STUCK, I.SIDE_SUCCEEDED): (S.STUCK, (A.FLUSH, A.SETTLE)),
     (S.STUCK, I.SIDE_FAILED): (S.STUCK, (A.FLUSH, A.SETTLE)),
     (S.STUCK, I.LOSS): (S.LOST, (A.LOSE,)),
     #
-    (S.CONNECTOR_CLOSED, I.FILE_GIVEN): (S.CONNECTOR_CLOSED, ()),
-    (S.CONNECTOR_CLOSED, I.ADDRESS): (S.UNCONNECTED, (A.GIVE_BACK, A.RESUME)),
-    (S.CONNECTOR_CLOSED, I.SIDE_SUCCEEDED): (S.CONNECTOR_CLOSED, (A.SETTLE,)),
-    (S.CONNECTOR_CLOSED, I.SIDE_FAILED): (S.CONNECTOR_CLOSED, (A.SETTLE,)),
-    (S.CONNECTOR_CLOSED, I.LOSS): (S.LOST, (A.LOSE,)),
+    (S.SOURCE_CLOSED, I.FILE_GIVEN): (S.SOURCE_CLOSED, ()),
+    (S.SOURCE_CLOSED, I.ADDRESS): (S.UNCONNECTED, (A.GIVE_BACK, A.RESUME)),
+    (S.SOURCE_CLOSED, I.SIDE_SUCCEEDED): (S.SOURCE_CLOSED, (A.SETTLE,)),
+    (S.SOURCE_CLOSED, I.SIDE_FAILED): (S.SOURCE_CLOSED, (A.SETTLE,)),
+    (S.SOURCE_CLOSED, I.LOSS): (S.LOST, (A.LOSE,)),
     #
-    (S.LISTENER_CLOSED, I.FILE_GIVEN): (S.LISTENER_CLOSED, ()),
-    (S.LISTENER_CLOSED, I.DATA_OPENED): (S.LISTENER_CLOSED, ()),
-    (S.LISTENER_CLOSED, I.SIDE_SUCCEEDED): (S.LISTENER_CLOSED, (A.SETTLE,)),
-    (S.LISTENER_CLOSED, I.SIDE_FAILED): (S.LISTENER_CLOSED, (A.SETTLE,)),
-    (S.LISTENER_CLOSED, I.CONNECTOR_ANSWERED): (S.UNCONNECTED, (A.GIVE_BACK, A.RESUME)),
-    (S.LISTENER_CLOSED, I.LOSS): (S.LOST, (A.LOSE,)),
+    (S.DESTINATION_CLOSED, I.FILE_GIVEN): (S.DESTINATION_CLOSED, ()),
+    (S.DESTINATION_CLOSED, I.DATA_OPENED): (S.DESTINATION_CLOSED, ()),
+    (S.DESTINATION_CLOSED, I.SIDE_SUCCEEDED): (S.DESTINATION_CLOSED, (A.SETTLE,)),
+    (S.DESTINATION_CLOSED, I.SIDE_FAILED): (S.DESTINATION_CLOSED, (A.SETTLE,)),
+    (S.DESTINATION_CLOSED, I.SOURCE_ANSWERED): (S.UNCONNECTED, (A.GIVE_BACK, A.RESUME)),
+    (S.DESTINATION_CLOSED, I.LOSS): (S.LOST, (A.LOSE,)),
     #
     # Replies that arrive after the loss are not inputs: `PairBase.handle` passes them over.
     (S.LOST, I.FILE_GIVEN): (S.LOST, (A.RETURN_WAITING,)),

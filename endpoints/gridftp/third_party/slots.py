@@ -13,7 +13,7 @@ from endpoints.gridftp.replies import Reply
 
 #: Octets at the beginning of an interrupted file that are never trusted. When the control connection ends in the middle
 #: of a file, the toolkit's server writes its buffered blocks, complete or not, to offset 0 in one case of four. Its
-#: blocks have 256 KiB, unless its administrator chose larger ones (docs/decisions/0002).
+#: blocks have 256 KiB, unless its administrator chose larger ones (docs/decisions/settlement.md).
 HEAD = 4 * 2**20
 #: The most ranges of one file on the disk, those of earlier attempts included. REST names all of them in one line, with
 #: up to 40 octets each; `commands.MAX_ARGUMENT` bounds the line. Blocks arrive nearly in order, and make far fewer.
@@ -58,7 +58,7 @@ class FileRefused(NamedTuple):
     """This file has a fault of its own. trusted: ranges on the destination's disk that are surely its content, or None.
 
     begun: the connection is lost, and the destination had opened the file under its final name.
-    unnamed: all of it has arrived, and the destination refuses to give it its final name.
+    unnamed: all of it has arrived under its temporary name, which the destination does not show, or refuses to change.
     """
 
     tag: object
@@ -161,12 +161,12 @@ class Slot:
 
     @property
     def begun(self) -> bool:
-        """The destination has opened it under its final name."""
+        """Whether the destination has opened it under its final name."""
         return self.destination.started and self.transfer.rename_to is None
 
     @property
     def moved(self) -> bool:
-        """Both sides answered success."""
+        """Whether both sides answered success."""
         source, destination = self.source, self.destination
         return source.done and destination.done and source.fault is None and destination.fault is None
 
@@ -209,7 +209,7 @@ class Slot:
         return True
 
     def _check_bounds(self) -> None:
-        """Raises RangeError."""
+        """Count a marker. Raises RangeError if the file has too many markers or ranges."""
         self.markers += 1
         if self.markers > MAX_MARKERS:
             raise RangeError(f"more than {MAX_MARKERS} range markers for one file")
@@ -218,7 +218,7 @@ class Slot:
             raise RangeError(f"the markers of one file have more than {MAX_RANGES} ranges")
 
     def _union(self) -> RangeSet:
-        """Raises RangeError."""
+        """The ranges of before, and those received. Raises RangeError."""
         before = self.transfer.ranges
         return self.received.union(before) if before else self.received
 
@@ -230,6 +230,9 @@ class Slot:
         return ranges.beyond(self.head)
 
     def _may_be_in_memory_only(self, ranges: RangeSet) -> bool:
-        """A server of ours does not sync a small file before the marker with its last octets."""
+        """Whether a server of ours may not have synced these ranges.
+
+        It does not sync a small file before the marker with its last octets.
+        """
         size = self.transfer.size
         return self.transfer.part is None and size < SYNCED_FROM and ranges.total >= size

@@ -1,4 +1,4 @@
-"""The fence of a slice: until when its octets may leave towards servers (docs/decisions/0092-fence-at-the-wire.md).
+"""The fence of a slice: until when its octets may leave towards servers (docs/decisions/leases-and-fence.md).
 
 The lease of a task fences the database, because each write names its epoch. A server knows no epoch: a worker that
 stood still, or that cannot reach PostgreSQL, would go on there with what it had queued, beside the worker that has the

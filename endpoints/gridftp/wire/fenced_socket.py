@@ -38,7 +38,7 @@ class FencedSocket(socket.socket):
         self.server_address: tuple[str, int] | None = None
 
     def set_fence(self, user: object, fence: Fence | None) -> None:
-        """The fence of one user of this socket; None: it has none now. Sessions may share a connection of ssh."""
+        """The fence of one user of this socket; None if it has none now. Sessions may share a connection of ssh."""
         self._off = self.fenced_off
         self._by_user.pop(user, None)
         if fence is not None:

@@ -220,7 +220,7 @@ class SftpReader:
 class SftpWriter:
     """Writes open files: handles of the same file on one channel or several, each with a window of its own.
 
-    explain: finds out more about a plain "Failure".
+    explain: finds out more about a plain "Failure". size: asks for the octets of the file by its path.
     """
 
     def __init__(
@@ -231,7 +231,9 @@ class SftpWriter:
         offset: int,
         piece: int,
         explain: Callable[[Fault], Awaitable[Fault]],
+        size: Callable[[], Awaitable[int | None]],
     ) -> None:
+        self._size = size
         self._files = files
         self._answers = answers
         self._share = share
@@ -269,8 +271,23 @@ class SftpWriter:
         await self._wait(1)
         if self._stored != self._offset:
             raise FaultError(make_fault(Kind.INTERNAL_ERROR, f"{self._stored} of {self._offset} octets acknowledged"))
-        for file in self._files:
+        first, *others = self._files
+        for file in others:
             await self._answers.wait(file.close())
+        # Sent together: the handle shows the size before it is closed, without a round trip more.
+        shown, _ = await asyncio.gather(self._shown_size(first), self._answers.wait(first.close()))
+        if shown != self._offset and (await self._size()) not in (None, self._offset):
+            raw = f"{self._offset} octets were written, and the file has {shown}"
+            raise FaultError(make_fault(Kind.FILE_SIZE_CHANGED, raw))
+
+    async def _shown_size(self, file: asyncssh.SFTPClientFile) -> int | None:
+        """The size by its handle; None where it is not shown. Servers may confirm what they do not store."""
+        try:
+            return (await self._answers.wait(file.stat())).size
+        except FaultError as error:
+            if error.fault.scope is not FaultScope.FILE:
+                raise
+            return None
 
     async def close(self) -> None:
         """`FileWriter.close`. Requests that were sent may still be executed."""

@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from endpoints.gridftp.connection import CONNECT_TIMEOUT, ControlConnection, session_fault
+from endpoints.gridftp.connection import CONNECT_TIMEOUT, ControlConnection, LateLoginError
 from endpoints.gridftp.faults import FaultError, Kind, make_fault
 from endpoints.ssh.bounded_connection import BoundedConnection
 from endpoints.ssh.connection import NoteHostKey, SshAccount, connect
@@ -53,6 +53,6 @@ async def begin_session(connection: BoundedConnection, timeout: float) -> SftpSe
             session = await SftpSession.begin(connection)
     except TimeoutError:
         connection.abort()
-        raise FaultError(session_fault(Kind.TIMEOUT, f"no SFTP session within {timeout:g} s")) from None
+        raise LateLoginError(f"no SFTP session within {timeout:g} s", unanswered=False) from None
     session.round_trip = (loop.time() - begun) / _ROUND_TRIPS
     return session

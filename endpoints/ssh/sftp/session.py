@@ -25,7 +25,10 @@ from endpoints.gridftp.facts import Entry, FactsError
 from endpoints.gridftp.faults import Fault, FaultError, FaultScope, Kind, make_fault
 from endpoints.gridftp.listing import Allowance, check_name
 from endpoints.gridftp.patterns import folded_path
+from endpoints.gridftp.requests.confirmed_removals import remove_in_windows
+from endpoints.gridftp.requests.list_lines import read_list_line
 from endpoints.gridftp.restriction import AllowedPath, not_restricted
+from endpoints.gridftp.streams.data_stream import RestartRefusedError
 from endpoints.gridftp.streams.digest import ALGORITHMS, Digest
 from endpoints.gridftp.streams.file_streams import OctetBudget, OctetShare
 from endpoints.gridftp.wire.fence import Fence
@@ -170,6 +173,8 @@ NOT_CONFINED = "An SFTP server cannot confine a session to folders, so only its 
 class SftpSession:
     """One ssh connection with one SFTP channel or several. Its methods may run side by side."""
 
+    protocol = "SFTP"
+    multiplexed = True
     tells_links = True
     #: A symlink is reported with its text.
     resolves_links = False
@@ -202,12 +207,20 @@ class SftpSession:
         session = cls(connection)
         try:
             channels = await session._opened(1)
-            home = await session._ask(lambda: channels[0].realpath(b"."))
-            session.home = _text(home) or "/"
+            session.home = await session._home_of(channels[0])
         except BaseException:
             connection.abort()
             raise
         return session
+
+    async def _home_of(self, client: asyncssh.SFTPClient) -> str:
+        """The account's home; "/" where the server does not say it."""
+        try:
+            return _text(await self._ask(lambda: client.realpath(b"."))) or "/"
+        except FaultError as error:
+            if error.fault.scope is not FaultScope.FILE:
+                raise
+            return "/"
 
     # ---- its state
 
@@ -271,7 +284,28 @@ class SftpSession:
         encoded = self.encode_path(path)
         name = path.rstrip("/").rpartition("/")[2] or "/"
         attrs = await self._ask(lambda: self._client.lstat(encoded))
-        return await self._resolved(encoded, entry_of(name, attrs)) if has_link(attrs) else entry_of(name, attrs)
+        if has_link(attrs):
+            return await self._resolved(encoded, entry_of(name, attrs))
+        return entry_of(name, await self._with_type(encoded, attrs))
+
+    async def _with_type(self, path: bytes, attrs: asyncssh.SFTPAttrs) -> asyncssh.SFTPAttrs:
+        """The attributes with a type, which servers may leave out: what can be opened as a folder is one.
+
+        Raises FaultError for a file without a size.
+        """
+        if attrs.permissions is None:
+            handler = self._client._handler
+            try:
+                await handler.close(await self._ask(lambda: handler.opendir(path)))
+                attrs.permissions = stat.S_IFDIR
+            except FaultError as error:
+                # A folder that may not be opened is no file.
+                if error.fault.scope is not FaultScope.FILE or error.fault.kind is Kind.PERMISSION_DENIED:
+                    raise
+                attrs.permissions = stat.S_IFREG
+        if attrs.size is None and stat.S_ISREG(attrs.permissions):
+            raise FaultError(make_fault(Kind.ENDPOINT_ERROR, f"no size of {quoted(_text(path))}", retryable=False))
+        return attrs
 
     async def listing(self, path: str, allowance: Allowance | None = None) -> AsyncGenerator[Sequence[Entry], None]:
         """The entries of a folder in batches, without "." and "..", which count as all lines do.
@@ -317,20 +351,21 @@ class SftpSession:
                 await handler.close(handle)
 
     async def _shown(self, folder: bytes, name: asyncssh.SFTPName, entry: Entry) -> Entry:
-        if not has_link(name.attrs):
+        if not (has_link(name.attrs) or entry.kind == "link"):
             return entry
         return await self._resolved(folder.rstrip(b"/") + b"/" + _octets(name.filename), entry)
 
     async def _resolved(self, path: bytes, link: Entry) -> Entry:
-        """A symlink, with the facts of what it leads to."""
-        target = _text(await self._ask(lambda: self._client.readlink(path)))
+        """A symlink, with the facts of what it leads to; without its text where the server does not show it."""
+        text = await self._text_of_link(path)
+        target = None if text is None else _text(text)
         try:
-            attrs = await self._ask(lambda: self._client.stat(path))
+            attrs = await self._with_type(path, await self._ask(lambda: self._client.stat(path)))
         except FaultError as error:
             if error.fault.scope is not FaultScope.FILE:
                 raise
             return Entry(link.name, "link", link_target=target)
-        return entry_of(link.name, attrs, target=target)
+        return entry_of(link.name, attrs, target=target or "")
 
     # ---- changes
 
@@ -367,7 +402,11 @@ class SftpSession:
 
     async def remove(self, entries: Sequence[tuple[str, bool]]) -> Sequence[Fault | None]:
         """Remove each (path, is_directory), pipelined, in this order; None for success."""
-        return await _in_windows(self._remove, entries)
+        return await remove_in_windows(entries, AT_ONCE, self._remove, self._is_there)
+
+    async def _is_there(self, path: str, _folder: bool) -> bool:
+        encoded = self.encode_path(path)
+        return await self._fault(lambda: self._client.lstat(encoded)) is None
 
     async def _remove(self, path: str, folder: bool) -> Fault | None:
         encoded = self.encode_path(path)
@@ -434,12 +473,15 @@ class SftpSession:
         """Write a file from this offset on; from 0 on, what was there is removed. expected: octets that will come."""
         encoded = self.encode_path(path)
         flags = asyncssh.FXF_WRITE | asyncssh.FXF_CREAT | (0 if offset else asyncssh.FXF_TRUNC)
-        channels = await self._opened(CHANNELS if expected > MANY_CHANNELS_ABOVE else 1)
+        several = expected > MANY_CHANNELS_ABOVE and self._writes_in_any_order
+        channels = await self._opened(CHANNELS if several else 1)
         try:
             files = [await self._ask(lambda: channels[0].open(encoded, flags, encoding=None, block_size=0))]
         except FaultError as error:
             fault = await self._known(error.fault, path, Kind.IS_A_DIRECTORY)
             raise FaultError(await self._why_not_written(fault, encoded)) from None
+        if offset:
+            await self._check_continued(files[0], offset)
 
         def again(channel: asyncssh.SFTPClient) -> Awaitable[asyncssh.SFTPClientFile]:
             return self._ask(lambda: channel.open(encoded, asyncssh.FXF_WRITE, encoding=None, block_size=0))
@@ -449,7 +491,37 @@ class SftpSession:
         async def explain(fault: Fault) -> Fault:
             return await self._why_not_written(fault, encoded)
 
-        return SftpWriter(files, self._answers, share, offset, self._client.limits.max_write_len, explain)
+        async def size() -> int | None:
+            return (await self._ask(lambda: self._client.stat(encoded))).size
+
+        return SftpWriter(files, self._answers, share, offset, self._client.limits.max_write_len, explain, size)
+
+    async def _check_continued(self, file: asyncssh.SFTPClientFile, offset: int) -> None:
+        """Raises RestartRefusedError where the handle does not show what is to be continued.
+
+        At gateways to object stores each handle is a new file, which would have zeros in the place of what was there.
+        """
+        found: list[int | None] = []
+
+        async def look() -> None:
+            found.append((await file.stat()).size)
+
+        fault = await self._fault(look)
+        if fault or (found[0] or 0) < offset:
+            await self._fault(file.close)
+            raw = f"the open file has {found[0] if found else 'no'} octets, and is to be continued behind {offset}"
+            raise RestartRefusedError(make_fault(Kind.UNSUPPORTED, raw))
+
+    @property
+    def _writes_in_any_order(self) -> bool:
+        """Whether a file may be open several times at once: at gateways to object stores each is a file of its own."""
+        return "OpenSSH" in str(self._connection.get_extra_info("server_version") or "")
+
+    async def check_readable(self, path: str) -> None:
+        """Open the file, and close it."""
+        encoded = self.encode_path(path)
+        file = await self._ask(lambda: self._client.open(encoded, "rb", block_size=0))
+        await self._ask(file.close)
 
     async def checksum(self, path: str, algorithm: str) -> str:
         """The checksum of a whole file, hexadecimal, lower case: the file is read."""
@@ -548,9 +620,29 @@ def _named(
             check_name(text)
         except FactsError as error:
             allowance.miss(folder, str(error))
+            continue
+        entry = _listed(text, name)
+        if entry is None:
+            allowance.miss(folder, f"neither the type nor the size of {quoted(text)} is known")
         else:
-            found.append((name, entry_of(text, name.attrs, name.longname)))
+            found.append((name, entry))
     return found
+
+
+def _listed(text: str, name: asyncssh.SFTPName) -> Entry | None:
+    """An entry of a listing; None where nothing shows its type, or the size of a file.
+
+    Some servers send them in the line of `ls -l` alone (draft-ietf-secsh-filexfer-02 section 7).
+    """
+    attrs = name.attrs
+    if attrs.permissions is not None and (attrs.size is not None or not stat.S_ISREG(attrs.permissions)):
+        return entry_of(text, attrs, name.longname)
+    line = read_list_line(_octets(name.longname or b""))
+    if line is None:
+        return None
+    kind = _kind(attrs.permissions) if attrs.permissions is not None else line.kind
+    shown = entry_of(text, attrs, name.longname)
+    return shown._replace(kind=kind, size=line.size if attrs.size is None else shown.size)
 
 
 async def _in_windows(

@@ -170,7 +170,7 @@ async def test_who_stops_to_wait_for_the_look_up_of_data_hosts_leaves_no_session
     def hangs(_: str) -> Collection[str]:
         threads.append(threading.current_thread().name)
         began.set()
-        over.wait(10)
+        over.wait(60)
         return ()
 
     async with lying(Liar("UTF8")) as liar:
@@ -229,7 +229,7 @@ async def test_without_epsv_the_address_of_pasv_is_not_used_but_its_port() -> No
 @pytest.mark.parametrize(
     "greeting", [b"-ERR secret banner\r\n", b"SSH-2.0-secret banner\r\n", b"secret banner " * 6000]
 )
-async def test_what_a_server_of_another_kind_greets_with_is_told_to_nobody(greeting: bytes) -> None:
+async def test_what_a_server_of_another_kind_greets_with_is_shown_to_nobody(greeting: bytes) -> None:
     async def greet(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(greeting)
         await writer.drain()

@@ -116,7 +116,7 @@ class TestAgainstTheToolkit:
         assert [fault and fault.kind for fault in faults] == [Kind.DIRECTORY_NOT_EMPTY, None, Kind.FILE_NOT_FOUND]
         assert (tmp_path / "a" / "b").is_dir()
 
-    async def test_a_file_in_the_place_of_a_folder_is_told(
+    async def test_a_file_in_the_place_of_a_folder_is_reported(
         self, tree: Path, toolkit_server_factory: Callable[..., ToolkitServer]
     ) -> None:
         server = toolkit_server_factory(tree)

@@ -89,6 +89,15 @@ async def test_a_login_before_the_greeting_is_taken_every_time(site: Site) -> No
 # ---- checksums
 
 
+async def test_a_file_is_opened_for_reading_and_nothing_moves(site: Site) -> None:
+    (site.folder / "empty").touch()
+    async with site.session() as session:
+        for name in ("file", "empty"):
+            await session.check_readable(site.path(name))
+    fault = await fault_of(site, lambda session: session.check_readable(site.path("none")))
+    assert fault.kind is Kind.FILE_NOT_FOUND
+
+
 async def test_every_announced_checksum_is_that_of_the_content(site: Site) -> None:
     async with site.session() as session:
         assert set(session.algorithms) == {"MD5", "ADLER32", "SHA1", "SHA256", "SHA512"}
@@ -141,14 +150,16 @@ async def test_a_server_that_gives_no_signs_of_life_is_given_the_time_that_it_ta
     async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"220 hello\r\n")
         while line := await reader.readline():
-            writer.write(b"213 00FF\r\n" if line.startswith(b"CKSM") else ANSWERS.get(line[:4], b"500 what?\r\n"))
+            writer.write(
+                b"213 %b\r\n" % (b"00FF" * 8) if line.startswith(b"CKSM") else ANSWERS.get(line[:4], b"500 what?\r\n")
+            )
         writer.close()
 
     server = await asyncio.start_server(handler, "127.0.0.1", 0)
     async with server:
         session = await GridFTPSession.open("127.0.0.1", server.sockets[0].getsockname()[1], timeout=5)
         assert session.connection.stall_timeout == STALL_TIMEOUT
-        assert await session.checksum("/file", "MD5") == "00ff"
+        assert await session.checksum("/file", "MD5") == "00ff" * 8
         assert session.connection.stall_timeout == client.UNMARKED_TIMEOUT
         await session.close()
         await asyncio.sleep(0.01)
@@ -204,7 +215,7 @@ async def test_many_symlinks_at_once_do_not_mix(site: Site) -> None:
 
 
 @pytest.mark.parametrize("place", ["other", "folder", "link"])
-async def test_what_else_is_there_stays_and_is_told(site: Site, place: str) -> None:
+async def test_what_else_is_there_stays_and_is_reported(site: Site, place: str) -> None:
     (site.folder / "link").symlink_to("other")
     fault = await fault_of(site, lambda session: session.make_symlink("file", site.path(place)))
     assert fault.kind is Kind.PATH_EXISTS
@@ -212,13 +223,13 @@ async def test_what_else_is_there_stays_and_is_told(site: Site, place: str) -> N
     assert (site.folder / "other").read_bytes() == b"other content"
 
 
-async def test_a_symlink_in_a_folder_that_is_not_there_is_told(site: Site) -> None:
+async def test_a_symlink_in_a_folder_that_is_not_there_is_reported(site: Site) -> None:
     fault = await fault_of(site, lambda session: session.make_symlink("file", site.path("none/link")))
     assert fault.kind is Kind.FILE_NOT_FOUND
 
 
 @pytest.mark.parametrize("site", ["own"], indirect=True)
-async def test_a_dangling_symlink_is_made_as_it_is_told(site: Site) -> None:
+async def test_a_dangling_symlink_is_made_with_its_own_text(site: Site) -> None:
     async with site.session() as session:
         for _ in range(2):
             await session.make_symlink("../../none", site.path("link"))

@@ -241,7 +241,7 @@ def test_a_long_listing_counts_until_its_answer_is_read(ls: Callable[[Listing], 
     assert not concurrency_limits._reserved
 
 
-def test_one_who_leaves_in_the_middle_of_an_answer_gives_his_seat_back(
+def test_one_who_leaves_in_the_middle_of_an_answer_gives_the_seat_back(
     ls: Callable[[Listing], Api], alice: User
 ) -> None:
     ls(whole(lambda number: f"{number:0250}", 5000))

@@ -18,7 +18,7 @@ from endpoints.gridftp import connection, listing
 from endpoints.gridftp.client import GridFTPSession
 from endpoints.gridftp.connection import ControlConnection
 from endpoints.gridftp.facts import Entry
-from endpoints.gridftp.faults import FaultError, Kind
+from endpoints.gridftp.faults import FaultError, FaultScope, Kind
 from endpoints.gridftp.listing import Allowance
 from tests.gridftp.odd_ftp import OddFtp, OddSession
 
@@ -109,7 +109,7 @@ async def test_mlst_may_be_refused(root: Path, opened: Opened, reply: str, folde
 
 
 @pytest.mark.parametrize("reply", ["500 what?", "502 no", "504 no", "550 I do not say"])
-async def test_without_size_the_listing_of_the_folder_above_tells(root: Path, opened: Opened, reply: str) -> None:
+async def test_without_size_the_listing_of_the_folder_above_shows_it(root: Path, opened: Opened, reply: str) -> None:
     if reply.startswith("550"):
         kind = refusing(refusing(WithFacts, "MLST", reply=reply), "SIZE", reply="502 no")
     else:
@@ -403,3 +403,94 @@ async def test_a_command_does_not_wait_for_ever_for_the_end_of_a_listing(
             await asyncio.create_task(session.stat("/in/f2"), context=contextvars.Context())
         assert caught.value.fault.kind is Kind.TIMEOUT
     assert (await session.stat("/in/f2")).size == 2
+
+
+# ---- logins and data connections
+
+
+@pytest.mark.parametrize("verb", ["USER", "PASS", "FEAT", "PWD"])
+async def test_a_reply_too_many_ends_the_login(root: Path, verb: str) -> None:
+    """A text of several lines with its own end in the middle: all further answers would be those to other commands."""
+    codes = {"USER": 220, "PASS": 230, "FEAT": 211, "PWD": 257}
+
+    class Counting(WithFacts):
+        def answer(self, asked: str, argument: bytes, session: OddSession) -> str | None:
+            if asked == verb:
+                session.say(f"{codes[verb]} users are here")
+            return None
+
+    with Counting(root) as server:
+        with pytest.raises(FaultError) as caught:
+            await GridFTPSession.open("127.0.0.1", server.port)
+        assert (caught.value.fault.kind, caught.value.fault.scope) == (Kind.ENDPOINT_ERROR, FaultScope.SESSION)
+        assert "do not belong" in caught.value.fault.raw
+        assert not any(asked in ("MLST", "MLSD", "LIST") for asked, _ in server.log)
+
+
+@pytest.mark.parametrize("reply", ["229 ok", "229 ok (|||0|)", "229 ok (|||99999|)", "200 ok", "500 no", "425 no"])
+async def test_pasv_is_tried_where_epsv_names_no_port(root: Path, opened: Opened, reply: str) -> None:
+    class Odd(WithFacts):
+        def answer(self, verb: str, argument: bytes, session: OddSession) -> str | None:
+            return reply if verb == "EPSV" else None
+
+    server = Odd(root)
+    session = await opened(server)
+    assert "f1" in await listed(session, "/in")
+    assert "PASV" in {verb for verb, _ in server.log}
+
+
+@pytest.mark.parametrize("kind", [OddFtp, WithFacts])
+@pytest.mark.parametrize("announced", [False, True])
+async def test_an_empty_folder_may_be_reported_without_a_data_connection(
+    root: Path, opened: Opened, kind: type[OddFtp], announced: bool
+) -> None:
+    """Where data was announced and none came, the folder may have entries."""
+
+    class Idle(kind):  # type: ignore[valid-type, misc]
+        def answer(self, verb: str, argument: bytes, session: OddSession) -> str | None:
+            if verb not in ("LIST", "MLSD") or not argument.endswith(b"/empty"):
+                return None
+            if announced:
+                session.say("150 here")
+            session._close_listener()
+            session._listener = None
+            return "226 Transfer complete"
+
+    session = await opened(Idle(root))
+    if announced:
+        assert await kind_of(session, "/in/empty") in (Kind.CONNECTION_RESET, Kind.CONNECT_FAILED)
+    else:
+        assert await listed(session, "/in/empty") == {}
+        assert "f1" in await listed(session, "/in")
+
+
+class ListsCurrentFolder(WithFacts):
+    """Lists the current folder, whatever path is named."""
+
+    def answer(self, verb: str, argument: bytes, session: OddSession) -> str | None:
+        if verb in ("MLSD", "LIST"):
+            session.say("150 here")
+            with session.data() as data:
+                data.sendall(self.listing(self.real(session.path(b"")), verb))
+            return "226 done"
+        return None
+
+
+class SplitsAtBlanks(OddFtp):
+    """Takes the words of LIST for several paths, and lists the first one."""
+
+    def answer(self, verb: str, argument: bytes, session: OddSession) -> str | None:
+        words = argument.split()
+        if verb != "LIST" or len([word for word in words if not word.startswith(b"-")]) < 2:
+            return None
+        return session._list(next(word for word in words if not word.startswith(b"-")))
+
+
+@pytest.mark.parametrize("kind", [ListsCurrentFolder, SplitsAtBlanks])
+async def test_the_folder_that_is_named_is_listed_and_no_other(root: Path, opened: Opened, kind: type[OddFtp]) -> None:
+    (root / "in" / "sub two").mkdir()
+    (root / "in" / "sub two" / "h").write_text("h")
+    session = await opened(kind(root))
+    assert set(await listed(session, "/in/sub two")) == {"h"}
+    assert set(await listed(session, "/in/sub")) == {"g"}
+    assert set(await listed(session, "/in/empty")) == set()

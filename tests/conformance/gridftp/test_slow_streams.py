@@ -16,6 +16,7 @@ from endpoints.gridftp.client import GridFTPSession
 from endpoints.gridftp.faults import FaultError, Kind
 from endpoints.gridftp.streams import passive
 from endpoints.gridftp.streams.data_stream import DataStream
+from endpoints.gridftp.wire.server_memory import ServerMemory
 from tests.gridftp.small_ftp import HANG_UP, FtpSession, SmallFtp
 
 #: Stands for the 90 s of the product.
@@ -57,7 +58,7 @@ class Deaf(SmallFtp):
 @pytest.fixture(autouse=True)
 def nothing_known(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ports are used again by other servers of the tests."""
-    monkeypatch.setattr(passive, "_extended", passive._Known())
+    monkeypatch.setattr(passive, "_extended", ServerMemory[bool]())
 
 
 async def session_with(server: SmallFtp) -> GridFTPSession:

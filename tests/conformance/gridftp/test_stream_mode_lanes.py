@@ -19,7 +19,7 @@ from endpoints.gridftp.third_party.slots import FileEvent, FileRefused, FileSett
 from tests.gridftp.ends import End
 from tests.gridftp.small_ftp import SmallFtp
 from tests.gridftp.streamed_tasks import StreamedTask
-from workers import session_factory
+from workers.ways import third_party
 
 #: Stands for the 90 s of the product.
 STALL = 0.5
@@ -106,7 +106,7 @@ async def test_a_file_that_grows_no_more_is_given_up(tmp_path: Path) -> None:
 
 
 async def test_a_long_file_of_a_task_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session_factory, "STALL_TIMEOUT", STALL)
+    monkeypatch.setattr(third_party, "STALL_TIMEOUT", STALL)
     here, there = tmp_path / "here", tmp_path / "there"
     here.mkdir()
     there.mkdir()

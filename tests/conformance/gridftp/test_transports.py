@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import workers.engine.tuning.transport
-import workers.session_factory
+import workers.ways.third_party
 from deploy.endpoint.authority import CertificateFiles
 from endpoints.gridftp.control import ControlChannel
 from endpoints.gridftp.faults import Side
@@ -171,7 +171,7 @@ async def test_a_server_that_hangs_with_udt_is_left_in_time_and_used_by_tcp(
     world: World, toolkit_server_factory: Callable[..., ToolkitServer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It allows UDT, but runs without threads."""
-    monkeypatch.setattr(workers.session_factory, "UDT_STALL_TIMEOUT", 2.0)
+    monkeypatch.setattr(workers.ways.third_party, "UDT_STALL_TIMEOUT", 2.0)
     good = toolkit_server_factory(world.root, *WHITELIST, "-threads", "1")
     bad = toolkit_server_factory(world.root, *WHITELIST)
     sessions = world.sessions(good.port, bad.port)
@@ -187,7 +187,7 @@ async def test_a_server_that_hangs_with_udt_is_left_in_time_and_used_by_tcp(
 async def test_a_task_that_asked_for_udt_arrives_where_the_server_hangs_with_it(
     world: World, toolkit_server_factory: Callable[..., ToolkitServer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workers.session_factory, "UDT_STALL_TIMEOUT", 2.0)
+    monkeypatch.setattr(workers.ways.third_party, "UDT_STALL_TIMEOUT", 2.0)
     good = toolkit_server_factory(world.root, *WHITELIST, "-threads", "1")
     bad = toolkit_server_factory(world.root, *WHITELIST)
     store = await run_task(world, good.port, bad.port, options={"perf_udt": True})
@@ -196,7 +196,7 @@ async def test_a_task_that_asked_for_udt_arrives_where_the_server_hangs_with_it(
 
 
 @pytest.mark.toolkit
-async def test_what_a_task_measured_tells_the_next_one_what_to_use(
+async def test_the_measurements_of_a_task_decide_what_the_next_one_uses(
     world: World, toolkit_server_factory: Callable[..., ToolkitServer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("MIN_OCTETS", "MIN_AVERAGE"):
@@ -245,7 +245,7 @@ async def test_udt_between_servers_with_gsi_keeps_the_protection(
     monkeypatch: pytest.MonkeyPatch,
     encrypt: bool,
 ) -> None:
-    """The server says 250 to "udt" alone, too, and sends in clear: see docs/decisions/0017."""
+    """The server says 250 to "udt" alone, too, and sends in clear: see docs/decisions/certificates-and-gsi.md."""
     one, two = (gsi_server_factory(world.root, *WHITELIST, "-threads", "1") for _ in range(2))
     said: list[bytes] = []
     send = ControlChannel.send_line

@@ -17,14 +17,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, load_pem_priv
 from deploy.endpoint.authority import CertificateFiles, openssl
 from endpoints.gridftp.faults import FaultError
 from endpoints.gridftp.login import GsiLogin
-from identity.gsi.errors import (
-    LegacyCredentialError,
-    LimitedProxyError,
-    PathTooLongError,
-    RevokedError,
-    StaleRevocationListError,
-    UntrustedError,
-)
+from identity.gsi.errors import Flaw, RevokedError, StaleRevocationListError, UntrustedError
 from identity.gsi.proxies import make_proxy
 from identity.gsi.trust import TrustFolder
 from identity.gsi.x509 import LIMITED, X509Credential
@@ -32,7 +25,7 @@ from tests import hostile_certificates as make
 from tests.gridftp.authority import Authority
 from tests.gridftp.grid import credential_of, open_session
 from tests.gridftp.toolkit import ToolkitServer
-from tests.hostile_certificates import DAY, NOW, Holder
+from tests.hostile_certificates import DAY, NOW, Holder, raises_flaw
 
 toolkit = pytest.mark.toolkit
 
@@ -136,7 +129,7 @@ def test_limited_proxies_of_the_toolkit_are_known_as_such(
 ) -> None:
     credential = init(alice.certificate, alice.key, "-limited")
     assert credential.is_limited
-    with pytest.raises(LimitedProxyError):
+    with raises_flaw(Flaw.LIMITED_PROXY):
         TrustFolder(authority.certificates).admit(credential, now=now())
 
 
@@ -152,7 +145,7 @@ def test_a_path_length_of_the_toolkits_is_kept(
     today = datetime.now(UTC)
     below = make.proxy(holder, begins=today - DAY, key=make.rsa_key(2))
     trust.verify(below.chain, now=today)
-    with pytest.raises(PathTooLongError):
+    with raises_flaw(Flaw.PATH_TOO_LONG):
         trust.verify(make.proxy(below, begins=today - DAY).chain, now=today)
 
 
@@ -164,7 +157,7 @@ def test_proxies_of_the_old_kinds_are_not_taken(
     out = tmp_path / "old.pem"
     words = ["grid-proxy-init", "-cert", str(alice.certificate), "-key", str(alice.key), "-out", str(out), kind]
     assert run(words, authority.certificates).returncode == 0
-    with pytest.raises(LegacyCredentialError):
+    with raises_flaw(Flaw.LEGACY_CREDENTIAL):
         X509Credential.parse(out.read_bytes())
 
 

@@ -244,7 +244,7 @@ async def test_files_that_fail_leave_no_octet_under_another_name(cast: Cast, fol
 # ---- what a session remembers
 
 
-async def test_warm_sessions_are_told_nothing_twice(cast: Cast, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_warm_sessions_get_no_command_twice(cast: Cast, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with sessions((cast.server(), cast.login()), (cast.server(), cast.login("bob"))) as (source, destination):
         await secured(source, destination, encrypt=True)
         await move_all(source, destination, folder)

@@ -66,7 +66,7 @@ def alice(identity_of: Identities, authority: Authority) -> GsiLogin:
 
 @pytest.mark.parametrize("version", ["TLS1_2_VERSION", "TLS1_3_VERSION", None])
 @pytest.mark.parametrize("delegate", [False, True])
-async def test_a_user_logs_in_with_either_tls_and_delegates_only_when_told_to(
+async def test_a_user_logs_in_with_either_tls_and_delegates_only_on_request(
     gsi_server_factory: Servers,
     folder: Path,
     alice: GsiLogin,

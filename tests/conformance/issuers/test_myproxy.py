@@ -21,6 +21,7 @@ from identity.issuers import myproxy
 from tests.gridftp.authority import Authority
 from tests.gridftp.myproxy import MyProxyServer
 from tests.gridftp.toolkit import ToolkitServer
+from tests.refusals import raises_refusal
 
 pytestmark = pytest.mark.toolkit
 
@@ -81,9 +82,9 @@ def test_the_online_authority_certifies_a_key_of_ours(
     credential = logon(server, "carol", "her = passphrase=é")
     assert credential.identity == authority.user_subject("carol")
     assert not credential.is_proxy
-    with pytest.raises(myproxy.BadPassphraseError, match="does not accept this passphrase"):
+    with raises_refusal(myproxy.BAD_PASSPHRASE, match="does not accept this passphrase"):
         logon(server, "carol", "not her passphrase")
-    with pytest.raises(myproxy.UnknownUserError, match='"dave"'):
+    with raises_refusal(myproxy.UNKNOWN_USER, match='"dave"'):
         logon(server, "dave", "her = passphrase=é")
 
 
@@ -100,34 +101,34 @@ async def test_what_was_got_logs_in(
 
 
 @pytest.mark.parametrize("passphrase", ["wrong horse", "x", "c" * 1000, "correct horse\t", "PASSPHRASE=correct horse"])
-def test_a_wrong_passphrase_is_told_as_such(left: MyProxyServer, passphrase: str) -> None:
-    with pytest.raises(myproxy.BadPassphraseError) as refused:
+def test_a_wrong_passphrase_is_reported_as_such(left: MyProxyServer, passphrase: str) -> None:
+    with raises_refusal(myproxy.BAD_PASSPHRASE) as refused:
         logon(left, "alice", passphrase)
-    assert refused.value.reason == "The MyProxy server does not accept this passphrase."
+    assert refused.value.message == "The MyProxy server does not accept this passphrase."
 
 
-def test_an_unknown_user_is_told_as_such(left: MyProxyServer) -> None:
-    with pytest.raises(myproxy.UnknownUserError, match='no credential for the user "nobody"'):
+def test_an_unknown_user_is_reported_as_such(left: MyProxyServer) -> None:
+    with raises_refusal(myproxy.UNKNOWN_USER, match='no credential for the user "nobody"'):
         logon(left, "nobody", "correct horse")
 
 
-def test_a_server_with_another_name_is_told_nothing(left: MyProxyServer, authority: Authority) -> None:
-    with pytest.raises(myproxy.WrongServerError, match=r"not that of myproxy\.example\.org"):
+def test_a_server_with_another_name_gets_nothing(left: MyProxyServer, authority: Authority) -> None:
+    with raises_refusal(myproxy.WRONG_SERVER, match=r"not that of myproxy\.example\.org"):
         logon(left, "alice", "correct horse", server_name="myproxy.example.org")
-    with pytest.raises(myproxy.WrongServerError):
+    with raises_refusal(myproxy.WRONG_SERVER):
         logon(left, "alice", "correct horse", subject=authority.user_subject("localhoax"))
     named = logon(left, "alice", "correct horse", server_name="myproxy.example.org", subject=left.host.subject)
     assert named.identity == authority.user_subject("alice")
 
 
-def test_a_server_of_an_authority_that_is_not_trusted_is_told_nothing(
+def test_a_server_of_an_authority_that_is_not_trusted_gets_nothing(
     left: MyProxyServer, other_authority: Authority
 ) -> None:
-    with pytest.raises(myproxy.UntrustedServerError, match="not trusted here"):
+    with raises_refusal(myproxy.UNTRUSTED_SERVER, match="not trusted here"):
         logon(left, "alice", "correct horse", trust=TrustFolder(other_authority.certificates))
 
 
-def test_a_server_whose_own_certificate_has_expired_is_told_as_such(
+def test_a_server_whose_own_certificate_has_expired_is_reported_as_such(
     myproxy_server_factory: Callable[..., MyProxyServer], authority: Authority
 ) -> None:
     """It ends while the server runs: with one that has expired it does not start."""
@@ -137,9 +138,9 @@ def test_a_server_whose_own_certificate_has_expired_is_told_as_such(
     shutil.copy(expired.certificate, host.certificate)
     shutil.copy(expired.key, host.key)
     for _ in range(3):
-        with pytest.raises(myproxy.ServerFailedError, match=r"authentication failed.*its administrator") as failed:
+        with raises_refusal(myproxy.SERVER_FAILED, match=r"authentication failed.*its administrator") as failed:
             logon(server, "alice", "correct horse")
-        assert failed.value.said == "authentication failed"
+        assert failed.value.facts["text"] == "authentication failed"
 
 
 def test_a_user_who_was_revoked_gets_nothing(
@@ -158,6 +159,6 @@ def test_a_user_who_was_revoked_gets_nothing(
     for revoked in issuer.certificates.glob("*.r0"):
         # The server has not heard of it; we have.
         revoked.rename(trust.path / revoked.name)
-    with pytest.raises(myproxy.BadCredentialError, match="revoked") as refused:
+    with raises_refusal(myproxy.BAD_CREDENTIAL, match="revoked") as refused:
         logon(server, "bob", "bob's horse", trust=trust)
-    assert isinstance(refused.value.refused, RevokedError)
+    assert isinstance(refused.value.facts["refused"], RevokedError)

@@ -7,10 +7,11 @@ import ssl
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,8 +21,9 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from deploy.endpoint.authority import CertificateFiles
-from identity.gsi.errors import ExpiredError, UnknownAuthorityError
+from identity.gsi.errors import Flaw
 from identity.gsi.trust import TrustFolder
+from identity.gsi.x509 import INHERIT_ALL, LIMITED
 from identity.issuers import myproxy
 from tests import hostile_certificates as make
 from tests.gridftp.authority import Authority
@@ -29,21 +31,6 @@ from tests.identity_providers.lying_myproxy import YES, Caller, LyingServer, ser
 
 PASSPHRASE = "Tr0ub4dor & 3"
 Behave = Callable[[Caller], object]
-
-
-@pytest.fixture
-def lie(authority: Authority, host_of: Callable[[Authority], CertificateFiles]) -> Iterator[Callable[..., LyingServer]]:
-    """`lie(behave)`: a server with a certificate that is accepted; `lie(behave, context)`: with another one."""
-    servers: list[LyingServer] = []
-
-    def start(behave: Behave, context: ssl.SSLContext | str | None = "good") -> LyingServer:
-        given = server_context(host_of(authority)) if isinstance(context, str) else context
-        servers.append(LyingServer(behave, given))
-        return servers[-1]
-
-    yield start
-    for server in servers:
-        server.close()
 
 
 @pytest.fixture
@@ -71,7 +58,7 @@ def keeps_the_secret(error: myproxy.MyProxyError) -> None:
     """Neither text, nor attributes, nor the local variables of any frame of ours, nor what it came from, hold it."""
     assert error.__cause__ is None
     assert error.__context__ is None
-    shown = [str(error), repr(error), error.reason, repr(vars(error))]
+    shown = [str(error), repr(error), error.message, repr(vars(error))]
     for frame, _ in traceback.walk_tb(error.__traceback__):
         if frame.f_code.co_filename != __file__:
             shown += map(repr, frame.f_locals.values())
@@ -152,7 +139,7 @@ def test_a_server_that_hangs_is_given_up(lie: Callable[..., LyingServer], refuse
     # The limit is that of the whole sign-in, in which a busy machine has to make a key.
     error = refused(lie(behave), timeout=3.0)
     assert isinstance(error, myproxy.MyProxyTimeoutError), error
-    assert error.reason == f"The MyProxy server did not {step} within 3 s; try again later."
+    assert error.message == f"The MyProxy server did not {step} within 3 s; try again later."
 
 
 def test_a_server_that_hangs_before_the_end_is_given_up(
@@ -164,7 +151,7 @@ def test_a_server_that_hangs_before_the_end_is_given_up(
 
     error = refused(lie(behave), timeout=3.0)
     assert isinstance(error, myproxy.MyProxyTimeoutError)
-    assert error.step == "say that it is done"
+    assert error.facts["step"] == "say that it is done"
 
 
 @pytest.mark.parametrize("sent", [b"", b"\x16\x03\x03\x01\x00"])
@@ -173,17 +160,33 @@ def test_a_server_that_hangs_before_or_in_the_handshake_is_given_up(
 ) -> None:
     error = refused(lie(lambda caller: hang_after(caller, sent), None), timeout=1.0)
     assert isinstance(error, myproxy.MyProxyTimeoutError)
-    assert error.step == "begin TLS"
+    assert error.facts["step"] == "begin TLS"
+
+
+@pytest.mark.parametrize(
+    "record", [b"\x16\x03\x03\x40\x00\x02\x00\x3f\xfc", b"\x15\x03\x03"], ids=["handshake", "alert"]
+)
+def test_a_server_that_sends_an_octet_of_its_handshake_now_and_then_is_given_up(
+    lie: Callable[..., LyingServer], refused: Any, record: bytes
+) -> None:
+    def drip(caller: Caller) -> None:
+        caller.send(record)
+        while not caller.over:
+            caller.send(b"\0")
+            time.sleep(0.05)
+
+    given_up = (myproxy.MyProxyTimeoutError.refusal, myproxy.PROTOCOL_BROKEN)
+    assert refused(lie(drip, None), timeout=0.5).refusal in given_up
 
 
 @pytest.mark.parametrize(
     "sent", [b"SSH-2.0-OpenSSH_9.2\r\n", b"HTTP/1.1 400 Bad Request\r\n\r\n", bytes(1000), b"\xff" * 99]
 )
-def test_a_server_that_does_not_speak_tls_is_told_as_such(
+def test_a_server_that_does_not_speak_tls_is_reported_as_such(
     lie: Callable[..., LyingServer], refused: Any, sent: bytes
 ) -> None:
     server = lie(lambda caller: hang_after(caller, sent), None)
-    assert isinstance(refused(server), myproxy.MyProxyProtocolError)
+    assert refused(server).refusal is myproxy.PROTOCOL_BROKEN
 
 
 def test_a_server_with_an_old_tls_is_refused(
@@ -198,7 +201,7 @@ def test_a_server_with_an_old_tls_is_refused(
         context.set_ciphers("ALL:@SECLEVEL=0")
         context.minimum_version = ssl.TLSVersion.TLSv1
         context.maximum_version = ssl.TLSVersion.TLSv1_1
-    assert isinstance(refused(lie(Caller.request, context)), myproxy.MyProxyProtocolError)
+    assert refused(lie(Caller.request, context)).refusal is myproxy.PROTOCOL_BROKEN
 
 
 def after_request(*parts: bytes) -> Behave:
@@ -276,17 +279,17 @@ LIES: dict[str, Behave] = {
 
 
 @pytest.mark.parametrize("what", LIES)
-def test_a_server_that_lies_is_told_as_such(lie: Callable[..., LyingServer], refused: Any, what: str) -> None:
-    assert isinstance(refused(lie(LIES[what])), myproxy.MyProxyProtocolError)
+def test_a_server_that_lies_is_reported_as_such(lie: Callable[..., LyingServer], refused: Any, what: str) -> None:
+    assert refused(lie(LIES[what])).refusal is myproxy.PROTOCOL_BROKEN
 
 
 @pytest.mark.parametrize(
     ("said", "kind", "reason"),
     [
-        ("RESPONSE=1\nERROR=invalid password", myproxy.BadPassphraseError, "does not accept this passphrase"),
+        ("RESPONSE=1\nERROR=invalid password", myproxy.BAD_PASSPHRASE, "does not accept this passphrase"),
         (
             "RESPONSE=1\nERROR=unknown username: alice",
-            myproxy.UnknownUserError,
+            myproxy.UNKNOWN_USER,
             'no credential for the user "alice"',
         ),
         ("RESPONSE=1\nERROR=the disk\nERROR=is full", myproxy.LogonRefusedError, 'It says: "the disk is full".'),
@@ -295,18 +298,18 @@ def test_a_server_that_lies_is_told_as_such(lie: Callable[..., LyingServer], ref
         ("RESPONSE=2\nAUTHORIZATION_DATA=x", myproxy.LogonRefusedError, "requires more than a passphrase"),
     ],
 )
-def test_a_refusal_is_told_in_words_that_can_be_shown(
-    lie: Callable[..., LyingServer], refused: Any, said: str, kind: type[myproxy.MyProxyError], reason: str
+def test_a_refusal_is_reported_in_words_that_can_be_shown(
+    lie: Callable[..., LyingServer], refused: Any, said: str, kind: object, reason: str
 ) -> None:
     for behave in (after_request, after_key):
         error = refused(lie(behave(f"VERSION=MYPROXYv2\n{said}\n\0".encode())))
-        assert type(error) is kind
-        assert error.reason.endswith(reason) or reason in error.reason
+        assert kind in (error.refusal, type(error))
+        assert error.message.endswith(reason) or reason in error.message
 
 
 def test_a_long_refusal_is_cut(lie: Callable[..., LyingServer], refused: Any) -> None:
     error = refused(lie(after_request(b"VERSION=MYPROXYv2\nRESPONSE=1\nERROR=" + b"long " * 1000 + b"\n\0")))
-    assert len(error.reason) < 300
+    assert len(error.message) < 300
 
 
 ECHOES = {
@@ -325,25 +328,56 @@ def test_a_server_that_echoes_the_passphrase_is_not_quoted(
     lie: Callable[..., LyingServer], refused: Any, how: str
 ) -> None:
     text = f"VERSION=MYPROXYv2\nRESPONSE=1\nERROR=no: {ECHOES[how]} is not it\n\0"
-    assert refused(lie(after_request(text.encode()))).reason == "The MyProxy server refused."
+    assert refused(lie(after_request(text.encode()))).message == "The MyProxy server refused."
 
 
 def test_a_certificate_for_another_key_is_refused(
     lie: Callable[..., LyingServer], refused: Any, authority: Authority
 ) -> None:
     other = rsa.generate_private_key(public_exponent=65537, key_size=2048).public_key()
-    assert isinstance(refused(lie(after_key(b"\1" + sign(authority, other), YES))), myproxy.ForeignKeyError)
+    assert refused(lie(after_key(b"\1" + sign(authority, other), YES))).refusal is myproxy.FOREIGN_KEY
 
 
 def test_a_certificate_that_is_no_good_is_refused(
     lie: Callable[..., LyingServer], refused: Any, authority: Authority, other_authority: Authority
 ) -> None:
     expired = refused(lie(partial(give, authority=authority, days=-1)))
-    assert isinstance(expired, myproxy.BadCredentialError)
-    assert isinstance(expired.refused, ExpiredError)
+    assert expired.refusal is myproxy.BAD_CREDENTIAL
+    assert expired.facts["refused"].flaw is Flaw.EXPIRED
     foreign = refused(lie(partial(give, authority=other_authority)))
-    assert isinstance(foreign, myproxy.BadCredentialError)
-    assert isinstance(foreign.refused, UnknownAuthorityError)
+    assert foreign.refusal is myproxy.BAD_CREDENTIAL
+    assert foreign.facts["refused"].flaw is Flaw.UNKNOWN_AUTHORITY
+
+
+def give_proxy(caller: Caller, issuer: make.Holder) -> None:
+    """Give a proxy of this credential, which is limited if the credential is."""
+    asked = caller.key()
+    policy = LIMITED if issuer.credential.is_limited else INHERIT_ALL
+    times = {"begins": issuer.certificate.not_valid_before_utc, "ends": issuer.certificate.not_valid_after_utc}
+    proxy = make.proxy(issuer, policy=policy, key=SimpleNamespace(public_key=lambda: asked), **times)  # type: ignore[arg-type]
+    chain = [one.public_bytes(Encoding.DER) for one in proxy.chain]
+    caller.send(bytes([len(chain)]), *chain, YES)
+
+
+def test_a_credential_that_lets_nobody_in_is_refused(
+    lie: Callable[..., LyingServer], refused: Any, tmp_path: Path
+) -> None:
+    """A file server keeps the limited proxy of one of its users there, to sign in as that user; or its own key."""
+    now = datetime.now(UTC)
+    times: dict[str, Any] = {"begins": now - timedelta(days=1), "ends": now + timedelta(days=1)}
+    ca = make.authority(**times)
+    host = make.host(ca, common_name="localhost", **times)
+    files = CertificateFiles(tmp_path / "host.pem", tmp_path / "host.key")
+    files.certificate.write_bytes(b"".join(map(make.certificate_pem, host.chain)))
+    files.key.write_bytes(make.key_pem(host.key))
+    limited = make.proxy(make.person(ca, **times), policy=LIMITED, **times)
+    server_only = [(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), False)]
+    service = make.person(ca, more=server_only, **times)
+    for issuer, flaw in ((limited, Flaw.LIMITED_PROXY), (service, Flaw.NOT_AN_END_ENTITY)):
+        server = lie(partial(give_proxy, issuer=issuer), server_context(files))
+        error = refused(server, trust=TrustFolder(make.trust(tmp_path, ca)))
+        assert error.refusal is myproxy.BAD_CREDENTIAL, error
+        assert error.facts["refused"].flaw is flaw
 
 
 def test_a_refusal_after_the_certificates_counts(
@@ -351,7 +385,7 @@ def test_a_refusal_after_the_certificates_counts(
 ) -> None:
     no = b"VERSION=MYPROXYv2\nRESPONSE=1\nERROR=sorry\n\0"
     assert isinstance(refused(lie(partial(give, authority=authority, end=no))), myproxy.LogonRefusedError)
-    assert isinstance(refused(lie(partial(give, authority=authority, end=b""))), myproxy.MyProxyProtocolError)
+    assert refused(lie(partial(give, authority=authority, end=b""))).refusal is myproxy.PROTOCOL_BROKEN
 
 
 def test_a_persons_proxy_that_is_called_like_the_server_is_not_the_server(
@@ -367,19 +401,19 @@ def test_a_persons_proxy_that_is_called_like_the_server_is_not_the_server(
         files[1].write_bytes(make.key_pem(holder.key))
         server = lie(hang_after_request, server_context(CertificateFiles(*files)))
         error = refused(server, trust=TrustFolder(make.trust(tmp_path, ca)), timeout=2.0)
-        assert type(error) is (myproxy.MyProxyTimeoutError if number else myproxy.WrongServerError), error
+        assert error.refusal is (myproxy.MyProxyTimeoutError.refusal if number else myproxy.WRONG_SERVER), error
         assert (PASSPHRASE.encode() in server.told) == bool(number)
 
 
-def test_a_server_that_is_not_the_one_we_mean_is_told_nothing(
+def test_a_server_that_is_not_the_one_we_mean_gets_no_secret(
     lie: Callable[..., LyingServer], refused: Any, authority: Authority, other_authority: Authority
 ) -> None:
     pretenders = {
-        myproxy.WrongServerError: [
+        myproxy.WRONG_SERVER: [
             authority.issue_host(["evil.example.org"]),
             authority.issue_host(["localhost.evil.example.org"]),
         ],
-        myproxy.UntrustedServerError: [
+        myproxy.UNTRUSTED_SERVER: [
             other_authority.issue_host(["localhost"]),
             CertificateFiles(authority.ca_certificate, authority.ca_key),
             authority.issue_user("alice"),
@@ -389,13 +423,13 @@ def test_a_server_that_is_not_the_one_we_mean_is_told_nothing(
         for identity in identities:
             server = lie(Caller.request, server_context(identity))
             error = refused(server)
-            assert type(error) is kind, (identity, error)
-            assert "nothing was sent to it" in error.reason
+            assert kind in (error.refusal, type(error)), (identity, error)
+            assert "nothing was sent to it" in error.message
             server.close()
             assert bytes(server.told) == b""
 
 
-def test_nobody_there_is_told_as_such(refused: Any, lie: Callable[..., LyingServer]) -> None:
+def test_nobody_there_is_reported_as_such(refused: Any, lie: Callable[..., LyingServer]) -> None:
     server = lie(Caller.request)
     server.close()
     assert isinstance(refused(server), myproxy.MyProxyUnreachableError)

@@ -20,15 +20,16 @@ from identity.gsi.x509 import X509Credential
 from identity.issuers import oauth
 from identity.issuers.oauth_clients import OAuthClient
 from identity.issuers.oauth_errors import (
-    BadAnswerError,
-    CertificateNotUsableError,
-    IssuerMismatchError,
+    BAD_ANSWER,
+    CERTIFICATE_NOT_USABLE,
+    ISSUER_MISMATCH,
+    SERVER_NOT_TRUSTED,
+    STATE_MISMATCH,
     OAuthRefusedError,
-    ServerNotTrustedError,
-    StateMismatchError,
 )
 from tests.gridftp.authority import Authority
 from tests.identity_providers.oauth_server import CONFIDENTIAL, OAuthSite
+from tests.refusals import raises_refusal
 
 HERE = ["127.0.0.1"]
 
@@ -91,12 +92,12 @@ def test_a_client_with_a_secret_shows_it(oauth_site, trust, finish, authority):
     assert credential.identity == authority.user_subject(oauth_site.username)
 
 
-def test_a_client_with_a_wrong_secret_is_told_so(oauth_site, trust, finish):
+def test_a_client_with_a_wrong_secret_is_refused_with_the_reason(oauth_site, trust, finish):
     client = OAuthClient(CONFIDENTIAL, "wrong")
     begun = begin(oauth_site, trust, client)
     with pytest.raises(OAuthRefusedError) as caught:
         finish(begun, consented(oauth_site, begun), client=client)
-    assert caught.value.code == "invalid_client"
+    assert caught.value.answer == "invalid_client"
 
 
 def test_the_question_has_a_challenge_and_not_its_verifier(begun):
@@ -123,7 +124,7 @@ def test_a_code_serves_once(oauth_site, begun, finish):
     finish(begun, answer)
     with pytest.raises(OAuthRefusedError) as caught:
         finish(begun, answer)
-    assert caught.value.code == "invalid_grant"
+    assert caught.value.answer == "invalid_grant"
 
 
 def test_a_code_that_somebody_else_asked_for_is_worth_nothing(oauth_site, trust, client, begun, finish):
@@ -132,13 +133,13 @@ def test_a_code_that_somebody_else_asked_for_is_worth_nothing(oauth_site, trust,
     stolen = consented(oauth_site, attackers)
     with pytest.raises(OAuthRefusedError) as caught:
         finish(begun, stolen, state=begun.state)
-    assert caught.value.code == "invalid_grant"
+    assert caught.value.answer == "invalid_grant"
 
 
 def test_an_answer_with_another_state_is_refused_before_the_code_goes_anywhere(oauth_site, begun, finish):
     answer = consented(oauth_site, begun)
     for state in ("", "wrong", begun.state + "x", "ü"):
-        with pytest.raises(StateMismatchError):
+        with raises_refusal(STATE_MISMATCH):
             finish(begun, answer, state=state)
     finish(begun, answer)
 
@@ -147,7 +148,7 @@ def test_an_answer_of_another_issuer_is_refused(oauth_site, begun, finish):
     answer = consented(oauth_site, begun)
     assert answer.issuer == oauth_site.url
     for issuer in ("https://evil.example.org", "", oauth_site.url + "/x"):
-        with pytest.raises(IssuerMismatchError):
+        with raises_refusal(ISSUER_MISMATCH):
             finish(begun, answer, issuer=issuer)
 
 
@@ -155,7 +156,7 @@ def test_a_certificate_of_an_authority_that_is_not_trusted_is_refused(oauth_site
     """It was trusted for TLS when the activation began, and is gone from the folder when the certificate comes."""
     answer = consented(oauth_site, begun)
     other = Authority(tmp_path / "other", name="Other", namespace="/O=Grid/OU=Other")
-    with pytest.raises(ServerNotTrustedError):
+    with raises_refusal(SERVER_NOT_TRUSTED):
         finish(begun, answer, trust=TrustFolder(other.certificates))
     no_policy = tmp_path / "no-policy"
     no_policy.mkdir()
@@ -164,7 +165,7 @@ def test_a_certificate_of_an_authority_that_is_not_trusted_is_refused(oauth_site
     for path in oauth_site.authority.certificates.glob("*.signing_policy"):
         policy = path.read_text().replace("/OU=Waybill Test/*", "/OU=Elsewhere/*")
         (no_policy / path.name).write_text(policy)
-    with pytest.raises(CertificateNotUsableError):
+    with raises_refusal(CERTIFICATE_NOT_USABLE):
         finish(begun, answer, trust=TrustFolder(no_policy))
 
 
@@ -181,7 +182,7 @@ def test_the_page_shows_the_line_and_nothing_else_that_is_in_the_query():
     assert "href" not in text
 
 
-def test_the_line_tells_where_the_answer_came_and_nobody_else_can():
+def test_the_line_says_where_the_answer_came_and_nobody_else_can():
     server = oauth.parse_server("https://oauth.example.org/oauth2")
     place = oauth.place_of(server)
     query = "code=abc&state=def&place=0123456789abcdef"
@@ -225,7 +226,7 @@ def test_a_query_without_one_code_is_no_answer(query):
 
 @pytest.mark.parametrize("text", ["", "  ", "code=", "code=a&code=b", "a\nb", "ü", "x" * 10_000, "state=1&code="])
 def test_what_is_no_answer_is_refused(text):
-    with pytest.raises(BadAnswerError):
+    with raises_refusal(BAD_ANSWER):
         oauth.read_answer(text)
 
 

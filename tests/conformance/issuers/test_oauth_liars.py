@@ -17,23 +17,25 @@ from urllib.parse import parse_qs
 import pytest
 
 from deploy.endpoint.authority import CertificateFiles
+from identity.error_categories import Refusal
 from identity.gsi.trust import TrustFolder
 from identity.http.https_client import MAX_ANSWER
 from identity.http.web_address import parse_url
 from identity.issuers import oauth
 from identity.issuers.oauth_clients import OAuthClient
 from identity.issuers.oauth_errors import (
-    CertificateNotUsableError,
-    IssuerMismatchError,
+    CERTIFICATE_NOT_USABLE,
+    ISSUER_MISMATCH,
+    SERVER_NOT_TRUSTED,
+    SERVER_TOO_SLOW,
+    SERVER_UNREACHABLE,
     OAuthError,
     OAuthRefusedError,
     ServerAddressError,
     ServerAnswerError,
-    ServerNotTrustedError,
-    ServerTooSlowError,
-    ServerUnreachableError,
 )
 from tests.gridftp.authority import Authority
+from tests.refusals import raises_refusal
 from tests.servers.lying_https import LyingServer, Script, answer, drip
 
 HERE = ["127.0.0.1"]
@@ -69,9 +71,9 @@ def finish(begun: oauth.OAuthAttempt, trust: TrustFolder, *, timeout: float = 5.
     )  # fmt: skip
 
 
-def refusal(work: Callable[[], object], kind: type[OAuthError]) -> OAuthError:
+def refusal(work: Callable[[], object], kind: Refusal | type[OAuthError]) -> OAuthError:
     """The error, which says something and holds no secret, wherever it may be printed."""
-    with pytest.raises(kind) as caught:
+    with raises_refusal(kind) as caught:
         work()
     printed = "".join(traceback.format_exception(caught.value)) + repr(caught.value.__context__)
     for frame, _ in traceback.walk_tb(caught.value.__traceback__):
@@ -79,9 +81,10 @@ def refusal(work: Callable[[], object], kind: type[OAuthError]) -> OAuthError:
             printed += repr(frame.f_locals)
     for secret in (SECRET, CODE, TOKEN):
         assert secret not in printed
-        assert secret not in caught.value.reason
-    assert caught.value.reason.endswith((".", ")"))
-    return caught.value
+        assert secret not in caught.value.message
+    assert caught.value.message.endswith((".", ")"))
+    error: OAuthError = caught.value
+    return error
 
 
 def not_found(_: bytes) -> Iterator[bytes]:
@@ -138,7 +141,7 @@ def test_a_server_that_sends_the_user_on_to_another_one_does_not_get_that_ones_c
         [back] = parse_qs(begun.url.partition("?")[2])["redirect_uri"]
         asked = len(server.heard)
         honest = oauth.place_of(oauth.parse_server("https://honest.example.org"))
-        refusal(lambda: finish(begun, trust, place=honest), IssuerMismatchError)
+        refusal(lambda: finish(begun, trust, place=honest), ISSUER_MISMATCH)
         assert len(server.heard) == asked
         mine = oauth.place_of(oauth.parse_server(server.url))
     assert back == (CALLBACK if names_itself else f"{CALLBACK}/{mine}")
@@ -189,9 +192,9 @@ def issue(authority: Authority, tmp_path: Path) -> Callable[..., CertificateFile
 
 def untrusted(identity: CertificateFiles | None, trust: TrustFolder, **more: Any) -> str:
     with LyingServer(not_found, identity) as server:
-        error = refusal(lambda: begin(server, trust, **more), ServerNotTrustedError)
+        error = refusal(lambda: begin(server, trust, **more), SERVER_NOT_TRUSTED)
         assert not server.heard, "nothing was said"
-    return error.reason
+    return error.message
 
 
 def test_a_certificate_for_another_host_is_refused(issue, trust):
@@ -211,8 +214,8 @@ def test_no_tls_is_asked_on_loopback_only(trust):
     with LyingServer(not_found, None) as server:
         begin(server, trust)
     with LyingServer(not_found, None) as server:
-        refusal(lambda: begin(server, trust, addresses=["192.0.2.1"]), ServerNotTrustedError)
-        refusal(lambda: begin(server, trust, addresses=["127.0.0.1", "192.0.2.1"]), ServerNotTrustedError)
+        refusal(lambda: begin(server, trust, addresses=["192.0.2.1"]), SERVER_NOT_TRUSTED)
+        refusal(lambda: begin(server, trust, addresses=["127.0.0.1", "192.0.2.1"]), SERVER_NOT_TRUSTED)
         assert not server.heard
 
 
@@ -227,9 +230,7 @@ def test_the_name_is_never_looked_up_again(host, trust):
     with LyingServer(not_found, host) as server:
         begun = begin(server, trust, url=f"https://localhost:{server.port}")
         assert b"Host: localhost:" in server.heard[0]
-        refusal(
-            lambda: begin(server, trust, url=f"https://localhost:{server.port}", addresses=[]), ServerUnreachableError
-        )
+        refusal(lambda: begin(server, trust, url=f"https://localhost:{server.port}", addresses=[]), SERVER_UNREACHABLE)
     assert begun.url.startswith("https://localhost:")
 
 
@@ -324,7 +325,7 @@ def test_a_server_that_takes_its_time_is_left_after_ours(host, trust, how):
     }
     begun_at = time.monotonic()
     with LyingServer(scripts[how], host) as server:
-        refusal(lambda: begin(server, trust, timeout=0.7), ServerTooSlowError)
+        refusal(lambda: begin(server, trust, timeout=0.7), SERVER_TOO_SLOW)
         stop.set()
     assert time.monotonic() - begun_at < 15
 
@@ -335,13 +336,13 @@ def test_a_server_that_hangs_in_the_tls_handshake_is_left(trust):
         address = oauth.parse_server(url)
         refusal(
             lambda: oauth.begin(address, HERE, CLIENT, redirect_uri=CALLBACK, trust=trust, timeout=0.7),
-            ServerTooSlowError,
+            SERVER_TOO_SLOW,
         )
 
 
 def test_nobody_there_is_unreachable(trust):
     address = oauth.parse_server("https://127.0.0.1:9")
-    refusal(lambda: oauth.begin(address, HERE, CLIENT, redirect_uri=CALLBACK, trust=trust), ServerUnreachableError)
+    refusal(lambda: oauth.begin(address, HERE, CLIENT, redirect_uri=CALLBACK, trust=trust), SERVER_UNREACHABLE)
 
 
 # ---- tokens
@@ -373,13 +374,13 @@ def test_a_token_that_is_none_goes_nowhere(host, trust, token):
 
 
 @pytest.mark.parametrize("status", ["200 OK", "400 Bad Request", "401 Unauthorized"])
-def test_an_error_is_told_by_its_code_and_not_in_the_servers_words(host, trust, status):
+def test_an_error_is_reported_by_its_code_and_not_in_the_servers_words(host, trust, status):
     said = json.dumps({"error": "invalid_grant", "error_description": f"{CODE} {SECRET} <script>"}).encode()
     with LyingServer(parts(token=always(answer(status, said))), host) as server:
         begun = begin(server, trust)
         error = refusal(lambda: finish(begun, trust), OAuthRefusedError)
-    assert "invalid_grant" in error.reason
-    assert "script" not in error.reason
+    assert "invalid_grant" in error.message
+    assert "script" not in error.message
 
 
 @pytest.mark.parametrize("code", [CODE, ["invalid_grant"], None, {}])
@@ -387,7 +388,7 @@ def test_an_error_of_no_standard_is_not_repeated(host, trust, code):
     with LyingServer(parts(token=always(answer("400 No", json.dumps({"error": code}).encode()))), host) as server:
         begun = begin(server, trust)
         error = refusal(lambda: finish(begun, trust), OAuthRefusedError)
-    assert CODE not in error.reason
+    assert CODE not in error.message
 
 
 def test_secrets_travel_in_bodies_and_heads_and_never_in_addresses(host, trust):
@@ -415,8 +416,8 @@ def test_a_certificate_for_another_key_is_refused(host, trust, authority):
     getcert = always(answer("200 OK", foreign))
     with LyingServer(parts(token=always(answer("200 OK", GOOD_TOKEN)), getcert=getcert), host) as server:
         begun = begin(server, trust)
-        error = refusal(lambda: finish(begun, trust), CertificateNotUsableError)
-    assert "key" in error.reason
+        error = refusal(lambda: finish(begun, trust), CERTIFICATE_NOT_USABLE)
+    assert "key" in error.message
 
 
 @pytest.mark.parametrize(
@@ -426,7 +427,7 @@ def test_what_is_no_certificate_is_refused(host, trust, body):
     getcert = always(answer("200 OK", body))
     with LyingServer(parts(token=always(answer("200 OK", GOOD_TOKEN)), getcert=getcert), host) as server:
         begun = begin(server, trust)
-        refusal(lambda: finish(begun, trust), CertificateNotUsableError)
+        refusal(lambda: finish(begun, trust), CERTIFICATE_NOT_USABLE)
 
 
 # ---- addresses

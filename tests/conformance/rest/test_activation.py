@@ -142,7 +142,7 @@ def test_a_certificate_of_an_online_authority_logs_in(
     _sees_the_files(api, folder, answer, "Activated.MyProxyCredential")
 
 
-def test_a_user_may_name_a_myproxy_server_himself_and_it_serves_that_endpoint_only(
+def test_a_user_may_name_another_myproxy_server_and_it_serves_that_endpoint_only(
     api: Api, folder: Path, place: Callable[..., Endpoint], alices: CertificateFiles, myproxy_server: MyProxyServer
 ) -> None:
     myproxy_server.keep("al", PASSPHRASE, alices)
@@ -227,7 +227,7 @@ def _refused(api: Api, status: int, code: str, **values: object) -> Answer:
     return answer
 
 
-def test_what_myproxy_refuses_is_told_apart(
+def test_what_myproxy_refuses_is_distinguished(
     api: Api, place: Callable[..., Endpoint], alices: CertificateFiles, myproxy_server: MyProxyServer
 ) -> None:
     myproxy_server.keep("al", PASSPHRASE, alices)
@@ -252,7 +252,7 @@ def test_a_server_that_is_no_myproxy_server_is_no_failure_of_ours(
     assert_error(answer, 502, "ExternalError.ConnectFailed")
 
 
-def test_a_myproxy_server_without_an_address_is_told_from_a_forbidden_one(
+def test_a_myproxy_server_without_an_address_is_distinguished_from_a_forbidden_one(
     api: Api, place: Callable[..., Endpoint]
 ) -> None:
     place(myproxy_server="myproxy.example.invalid")

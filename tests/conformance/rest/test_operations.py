@@ -40,7 +40,7 @@ class Place:
     folder: Path
     root: str
     endpoint: Endpoint
-    #: The toolkit's server takes no more over a channel in clear text: see docs/decisions/0005.
+    #: The toolkit's server takes no more over a channel in clear text: see docs/decisions/scan-and-listings.md.
     ascii_only: bool = False
 
     def path(self, name: str) -> str:
@@ -126,6 +126,7 @@ def test_a_listing_is_a_document_with_the_facts_of_each_file(place: Place) -> No
         "rename_supported": True,
         "symlink_supported": True,
         "incomplete": None,
+        "writable": True,
         "limit": 100_000,
         "offset": 0,
         "total": 4,
@@ -243,7 +244,7 @@ def test_what_is_closed_to_the_account_on_the_endpoint_is_a_refused_permission(
 # ---- stat
 
 
-def test_stat_tells_of_one_thing(place: Place) -> None:
+def test_stat_describes_one_thing(place: Place) -> None:
     answer = place.stat("file")
     assert answer.status == 200
     assert set(answer.body) == {
@@ -345,10 +346,10 @@ def test_an_endpoint_without_a_server_is_said_to_have_none(alice: User) -> None:
 
 
 def test_the_gate_keeps_operations_away_from_loopback(
-    alice: User, serve: Callable[..., GridFtpServer], folder: Path, settings: Any
+    alice: User, loopback_opened: None, serve: Callable[..., GridFtpServer], folder: Path, settings: Any
 ) -> None:
-    settings.ALLOW_TARGETS = ()
     registry.create(alice, {"name": "place"}, [ServerSpec("127.0.0.1", serve().port, "ftp")])
+    settings.ALLOW_TARGETS = ()
     answer = Api(alice).get("/operation/endpoint/place/ls", path="/")
     assert answer.status == 502
     assert answer.code.startswith("ExternalError")

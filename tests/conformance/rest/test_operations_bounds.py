@@ -98,7 +98,7 @@ def test_five_thousand_entries_come_whole_and_in_pages(place: Callable[[], Place
     assert here.get("ls", "", limit=1, offset=9999).body["total"] == 5000
 
 
-def test_an_account_without_permission_is_told_so_by_our_server(
+def test_an_account_without_permission_is_refused_by_our_server_with_the_reason(
     alice: User, tree: Path, serve: Callable[..., GridFtpServer]
 ) -> None:
     here = Place(register(alice, serve(read_only=True).port), tree, "")

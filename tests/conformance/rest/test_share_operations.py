@@ -171,11 +171,13 @@ def test_a_rule_below_a_folder_opens_nothing_above_it_or_beside_it(share: Share)
 def test_what_may_be_read_may_not_be_changed(share: Share) -> None:
     share.give("/", "r")
     assert "file" in names(share.ls())
+    assert share.ls().body["writable"] is False
     assert share.stat("/ro/file").body["size"] == len("shared/ro/file")
     assert_error(share.mkdir("/new"), 403, "PermissionDenied")
     assert_error(share.rename("/file", "/file2"), 403, "PermissionDenied")
     share.give("/in/", "rw")
     assert_error(share.mkdir("/new"), *DENIED)
+    assert [share.ls(path).body["writable"] for path in ("/", "/in/")] == [False, True]
     assert share.mkdir("/in/new").status == 202
 
 
@@ -212,7 +214,7 @@ def test_the_folder_of_a_rule_and_the_one_that_is_shared_stay_where_they_are(sha
     assert share.rename("/in", "/moved", "alice").status == 200
 
 
-def test_the_owner_has_no_more_through_his_share_than_what_is_shared(share: Share) -> None:
+def test_the_owner_has_no_more_through_the_share_than_what_is_shared(share: Share) -> None:
     assert "file" in names(share.ls("/", "alice"))
     for path in ("/out", "/out-twice", "/in/up", "/out-absolute"):
         assert_error(share.ls(path, "alice"), *DENIED)
@@ -378,7 +380,7 @@ def test_a_link_is_made_where_the_server_can(share: Share) -> None:
 HIDING = tuple(fact for fact in FACTS if fact != "UNIX.slink")
 
 
-def test_a_server_that_tells_no_links_is_shared_whole_or_not_at_all(
+def test_a_server_that_reports_no_links_is_shared_whole_or_not_at_all(
     db: None, loopback: None, folder: Path, serve: Callable[..., GridFtpServer]
 ) -> None:
     furnish(folder)

@@ -20,6 +20,7 @@ from endpoints.sessions.remote import RemoteSession
 from identity.models import User
 from tests.conformance.rest.test_operations import alice, loopback
 from tests.gridftp.ftp_servers import NEEDS_FTP_SERVERS, FtpServer
+from tests.gridftp.odd_ftp import OddFtp, OddSession
 from tests.gridftp.toolkit import ToolkitServer
 
 pytestmark = pytest.mark.django_db
@@ -124,3 +125,25 @@ def test_so_it_is_on_plain_ftp(alice: User, loopback: None, short_limit: None, t
         assert read_slowly(alice, server.path(server.data / "large")) == CONTENT
         write_slowly(alice, server.path(server.data / "new"))
         assert (server.data / "new").read_bytes() == CONTENT
+
+
+class ForgetsRest(OddFtp):
+    """Accepts REST, and sends each file from its beginning."""
+
+    def answer(self, verb: str, argument: bytes, session: OddSession) -> str | None:
+        return "350 ok" if verb == "REST" else None
+
+
+@pytest.mark.parametrize("kind", [OddFtp, ForgetsRest])
+@pytest.mark.parametrize(("first", "length"), [(200_000, 300_000), (200_000, 1000), (400_000, 1)])
+def test_a_range_of_a_file_is_right_also_where_the_server_sends_whole_files_only(
+    alice: User, loopback: None, tmp_path: Path, kind: type[OddFtp], first: int, length: int
+) -> None:
+    """A browser that continues would else put the beginning behind what it has."""
+    content = os.urandom(500_000)
+    (tmp_path / "file").write_bytes(content)
+    with kind(tmp_path) as server:
+        registry.create(alice, {"name": "place"}, [ServerSpec("127.0.0.1", server.port, "ftp")])
+        with downloads.open_file(alice, "place", "/file") as download:
+            download.begin(first, length)
+            assert b"".join(download) == content[first : first + length]

@@ -97,7 +97,9 @@ def test_another_account_that_is_first_at_a_data_port_neither_gets_nor_gives_any
 
 @by_root
 @pytest.mark.parametrize("mode", ["S", "E"])
-def test_a_data_connection_of_another_account_is_told_within_seconds_by_the_side_that_refuses_it(server, folder, mode):
+def test_a_data_connection_of_another_account_is_reported_within_seconds_by_the_side_that_refuses_it(
+    server, folder, mode
+):
     """The sender may have written all its octets before it notices, and reports success."""
     with Dialogue(server.port) as dialogue:
         dialogue.demand(f"MODE {mode}")
@@ -167,8 +169,8 @@ def test_the_threads_and_sockets_of_passive_ports_end_with_them(server):
         for _ in range(30):
             connect(dialogue.passive()).close()
         assert dialogue.ask("NOOP").code == 200
-        eventually(lambda: len(os.listdir("/proc/self/fd")) < before + 10, seconds=10)
-        eventually(lambda: sum(one.name == "accepting" for one in threading.enumerate()) <= 1, seconds=10)
+        eventually(lambda: len(os.listdir("/proc/self/fd")) < before + 10)
+        eventually(lambda: sum(one.name == "accepting" for one in threading.enumerate()) <= 1)
 
 
 class FullProcess(socket.socket):
@@ -185,7 +187,7 @@ def test_a_process_without_room_for_a_connection_reports_it_to_who_accepts():
     listening.setblocking(False)
     judged = JudgedListener(listening, lambda _: True, 4)
     with socket.create_connection(listening.getsockname()):
-        eventually(lambda: select.select([judged], [], [], 0)[0], seconds=10)
+        eventually(lambda: select.select([judged], [], [], 0)[0])
         with pytest.raises(OSError, match="Too many open files"):
             judged.accept()
         judged.judge_all()
@@ -237,7 +239,10 @@ def test_a_server_below_a_closed_folder_has_no_right_that_its_account_does_not_h
             data.shutdown(socket.SHUT_WR)
             assert dialogue.outcome().code == 226
         for thread in Path(f"/proc/{pid}/task").iterdir():
-            status = (thread / "status").read_text()
+            try:
+                status = (thread / "status").read_text()
+            except FileNotFoundError:
+                continue  # it has ended: a thread serves one data channel
             sets = re.findall(r"^Cap(?:Inh|Prm|Eff|Amb):\t(\w+)$", status, re.MULTILINE)
             assert sets == ["0" * 16] * 4
             assert "\nNoNewPrivs:\t1\n" in status

@@ -43,7 +43,7 @@ def wait_until_stopped(pid: int) -> None:
         states = [path.read_text().rpartition(") ")[2][0] for path in Path(f"/proc/{pid}/task").glob("*/stat")]
         return set(states) == {"T"}
 
-    eventually(stopped, seconds=20)
+    eventually(stopped)
 
 
 @pytest.fixture
@@ -185,7 +185,7 @@ def test_over_ssh_a_transfer_ends_when_nobody_reads_any_more(folder: Path, stdio
     server.say("PASV", "STOR /file")
     assert server.output.readline()[:3] == b"227"
     server.input.close()
-    eventually(lambda: (folder / "file").exists(), seconds=20)
+    eventually(lambda: (folder / "file").exists())
     assert server.process.poll() is None
     server.output.close()
     assert server.process.wait(20) == 0
@@ -219,7 +219,7 @@ def test_an_end_is_seen_whatever_waits_before_it(
         # Windows shows no more.
         assert not watch._has_ended()
         server.recv(100)
-    eventually(watch._has_ended, seconds=5)
+    eventually(watch._has_ended)
     server.close()
     assert watch._has_ended()
 
@@ -233,7 +233,7 @@ def test_a_look_counts_for_a_moment_only(
     watch = DisconnectWatch(server)
     assert not watch.has_disconnected()
     client.close()
-    eventually(lambda: has_ended(server.fileno()), seconds=5)
+    eventually(lambda: has_ended(server.fileno()))
     assert not watch.has_disconnected()
     now += disconnects.FRESH_SECONDS
     assert watch.has_disconnected()

@@ -81,7 +81,7 @@ def test_a_name_with_control_characters_is_listed_and_is_no_other_file(dialogue,
         (folder / os.fsdecode(name)).touch()
     assert mlsc(dialogue, b"/").keys() == names
     assert entries(listing(dialogue, b"MLSD /").splitlines()).keys() == names
-    dialogue.demand(b"OPTS MLST Type;")
+    dialogue.demand(b"OPTS MLST Type;Size;")
     assert entries(listing(dialogue, b"MLSD /").splitlines()).keys() == names
     shown = {re.sub(rb"[\x00-\x1f\x7f]", b"?", name) for name in names}
     assert set(listing(dialogue, b"NLST /").split(b"\r\n")) == shown | {b""}
@@ -169,7 +169,7 @@ def test_a_symlink_is_removed_and_renamed_itself(dialogue, folder):
     assert os.listdir(folder) == ["target"]
 
 
-def test_times_are_set_and_told(dialogue, folder):
+def test_times_are_set_and_reported(dialogue, folder):
     (folder / "a b").touch()
     assert dialogue.ask("MFMT 20200102030405 /a b").text == "Modify=20200102030405; /a b"
     assert dialogue.ask("MDTM /a b").text == "20200102030405"
@@ -232,7 +232,7 @@ def test_a_checksum_that_cannot_be_is_refused(dialogue, folder, arguments, code)
     assert dialogue.ask(f"CKSM {arguments}").code == code
 
 
-def test_a_long_checksum_tells_how_far_it_is_and_can_be_aborted(dialogue, folder):
+def test_a_long_checksum_reports_how_far_it_is_and_can_be_aborted(dialogue, folder):
     with open(folder / "big", "wb") as file:
         file.truncate(6 * 2**30)
     dialogue.demand("OPTS CKSM Markers=1;")
@@ -248,7 +248,7 @@ def test_a_long_checksum_tells_how_far_it_is_and_can_be_aborted(dialogue, folder
 # ---- listings
 
 
-def test_facts_tell_what_is_there(dialogue, folder):
+def test_facts_describe_what_is_there(dialogue, folder):
     (folder / "file").write_bytes(b"123")
     (folder / "folder").mkdir()
     (folder / "link").symlink_to("file")
@@ -274,7 +274,7 @@ def test_facts_tell_what_is_there(dialogue, folder):
         assert parse_line(alone.reply.lines[1].removeprefix(b" ")).kind == entry.kind
 
 
-def test_only_the_facts_asked_for_are_told(dialogue, folder):
+def test_only_the_facts_asked_for_are_reported(dialogue, folder):
     (folder / "file").write_bytes(b"123")
     dialogue.demand("OPTS MLST size;TYPE;nonsense;")
     assert dialogue.ask("MLSC /").reply.lines[1:-1] == (b" Type=file;Size=3; file",)

@@ -412,7 +412,7 @@ def test_markers_come_while_data_flows_and_before_the_end(mode_e):
 
 
 @pytest.mark.parametrize("command", ["STOR /f", "ESTO A 0 /f"])
-def test_neither_a_marker_nor_the_end_of_a_large_file_is_told_before_the_disk_has_it(mode_e, monkeypatch, command):
+def test_neither_a_marker_nor_the_end_of_a_large_file_is_reported_before_the_disk_has_it(mode_e, monkeypatch, command):
     on_the_disk = threading.Event()
     monkeypatch.setattr(disk_sync, "_sync", lambda fd: on_the_disk.wait(20))
     mode_e.demand("TREV RESTART 1", "TREV PERF 0")
@@ -647,7 +647,7 @@ def limited_port(folder) -> Iterator[int]:
         assert process.stdout
         yield int(process.stdout.readline().rpartition(":")[2])
         process.terminate()
-        process.wait(10)
+        process.wait(60)
 
 
 @pytest.mark.parametrize("size", [1_000_001, LARGE])
@@ -712,6 +712,7 @@ def _descriptors() -> int:
     return len(os.listdir("/proc/self/fd"))
 
 
+@pytest.mark.own_interpreter
 @pytest.mark.parametrize("protection", ["clear", "encrypted"])
 def test_a_large_file_with_64_streams_costs_less_than_60_mb(tmp_path, protection):
     """Two servers as processes of their own; what they held at most."""

@@ -158,7 +158,7 @@ def test_what_goes_wrong_is_said_and_no_passphrase_is_shown(
     assert status(shell, "place") == "n/a"
 
 
-def test_of_several_endpoints_each_failure_is_told(shell: Shell, script: Shell) -> None:
+def test_of_several_endpoints_each_failure_is_reported(shell: Shell, script: Shell) -> None:
     make(shell.user, "bare")
     registry.create(shell.user, {"name": "open"}, [ServerSpec("127.0.0.1", 21, "ftp")])
     found = script.run("endpoint-activate nix open bare")

@@ -25,7 +25,7 @@ from tests.gridftp.toolkit import ToolkitServer
 from tests.integration.cast import make_user
 from tests.integration.rest import Api
 from tests.shell_context import Shell
-from transferapi.shell import listing_records
+from transferapi.shell.commands import files
 from transferapi.shell.errors import DisconnectedError
 
 pytestmark = pytest.mark.django_db
@@ -159,12 +159,12 @@ def test_a_star_in_the_last_component_selects_names(place: Place) -> None:
     ],
 )
 def test_a_pattern_has_no_other_wildcard_than_the_star(pattern: str, fitting: list[str], others: list[str]) -> None:
-    fits = listing_records.matcher(pattern)
+    fits = files.matcher(pattern)
     assert [name for name in [*fitting, *others] if fits(name)] == fitting
 
 
 def test_a_pattern_of_many_stars_takes_no_long_time() -> None:
-    assert not listing_records.matcher("*a" * 2000 + "b")("a" * 250)
+    assert not files.matcher("*a" * 2000 + "b")("a" * 250)
 
 
 def test_names_with_control_characters_stay_on_their_line(ours: Place) -> None:
@@ -176,9 +176,9 @@ def test_names_with_control_characters_stay_on_their_line(ours: Place) -> None:
 
 def test_names_are_escaped_as_bash_reads_them(tmp_path: Path) -> None:
     for name in ("two\nlines", "it's\x1b[31m", "back\\slash\ttab", "del\x7f"):
-        script = f"printf %s {listing_records.shown(name)}"
+        script = f"printf %s {files.shown(name)}"
         assert subprocess.run(["bash", "-c", script], check=True, capture_output=True, text=True).stdout == name
-        assert listing_records.shown(name).isprintable()
+        assert files.shown(name).isprintable()
 
 
 def test_octets_that_are_no_utf8_come_out_as_they_are(ours: Place) -> None:
@@ -258,7 +258,7 @@ def test_an_error_as_json_has_the_code_of_rest(ours: Place) -> None:
         ("rename place/x", "an operand is missing"),
     ],
 )
-def test_bad_input_is_told_with_the_form_that_works(ours: Place, line: str, words: str) -> None:
+def test_bad_input_is_reported_with_the_form_that_works(ours: Place, line: str, words: str) -> None:
     found = ours.alice.run(line)
     assert (found.status in (1, 2), found.out) == (True, "")
     assert words in found.err

@@ -154,7 +154,7 @@ async def test_an_account_without_python_has_sftp(bare, login):
 
 
 @pytest.mark.parametrize("line", ["", "Subsystem sftp /nonexistent"], ids=["no subsystem", "a missing program"])
-async def test_an_account_with_neither_python_nor_sftp_is_told_both(grid_home, own_key, line):
+async def test_an_account_with_neither_python_nor_sftp_is_refused_with_both_reasons(grid_home, own_key, line):
     """An administrator can install either: the fault says so, and is tried again."""
     folder = grid_home / f"neither-{len(line)}"
     folder.mkdir(mode=0o711)

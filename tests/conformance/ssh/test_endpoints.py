@@ -15,13 +15,14 @@ import pytest
 from endpoints import operations, registry
 from endpoints.activation import status as activation
 from endpoints.addresses.openings import parse_openings
-from endpoints.errors import EndpointInvalidError, NotActivatedError
+from endpoints.errors import NotActivatedError
 from endpoints.gridftp.faults import FaultError, Kind
 from endpoints.models import Endpoint
 from endpoints.permissions import Permission
 from endpoints.program_removal import remove_programs
 from endpoints.registry import ServerSpec
 from endpoints.ssh.keys import parse_ssh_key
+from identity.error_categories import InvalidFieldError
 from identity.models import User
 from identity.vault import store as vault
 from identity.vault.store import CredentialKind
@@ -94,7 +95,7 @@ def test_a_fingerprint_that_is_given_is_kept_and_nothing_is_read(alice):
 
 @pytest.mark.parametrize(("host", "words"), [("127.0.0.1", "cannot be read now")])
 def test_a_server_that_does_not_answer_needs_a_given_fingerprint(alice, host, words):
-    with pytest.raises(EndpointInvalidError, match=words):
+    with pytest.raises(InvalidFieldError, match=words):
         registry.create(alice, {"name": "down"}, [ServerSpec(host, 1, "ssh")])
     assert not Endpoint.objects.exists()
 
@@ -171,10 +172,10 @@ def test_only_an_ssh_endpoint_that_is_reached_directly_can_be_a_jump_host(alice,
     registry.create(alice, {"name": "inner", "jump_host": "bastion"}, [given])
     registry.create(alice, {"name": "plain"}, [ServerSpec("ftp.example.org", 21, "ftp")])
     registry.create(alice, {"name": "self"}, [given])
-    with pytest.raises(EndpointInvalidError, match="jump host"):
+    with pytest.raises(InvalidFieldError, match="jump host"):
         registry.update(alice, "self", {"jump_host": jump_host})
     registry.update(alice, "self", {"jump_host": "bastion", "data_ports": "50000-51000"})
-    with pytest.raises(EndpointInvalidError, match="range"):
+    with pytest.raises(InvalidFieldError, match="range"):
         registry.update(alice, "self", {"data_ports": "22-23"})
 
 
@@ -186,7 +187,7 @@ def test_our_program_is_removed_on_request(alice, servers, key):
     assert remove_programs(alice, "bare")[1]
     assert not cache.exists()
     registry.create(alice, {"name": "plain"}, [ServerSpec("ftp.example.org", 21, "ftp")])
-    with pytest.raises(EndpointInvalidError):
+    with pytest.raises(InvalidFieldError):
         remove_programs(alice, "plain")
 
 

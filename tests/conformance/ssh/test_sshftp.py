@@ -135,7 +135,7 @@ async def test_many_commands_may_be_under_way_at_once(server, login, shared):
         assert [entry.size for entry in entries[:5]] == [0, 1, 1000, 70_000, 1_500_000]
 
 
-async def test_the_key_of_warm_sessions_tells_accounts_keys_and_hosts_apart(server, key, tmp_path):
+async def test_the_key_of_warm_sessions_distinguishes_accounts_keys_and_hosts(server, key, tmp_path):
     other = key_pair(tmp_path, name="other")
     logins = [
         ssh_login(server, key),
@@ -172,7 +172,7 @@ async def test_keys_of_the_account_that_we_run_as_are_never_tried(server, tmp_pa
     assert fault.kind is Kind.AUTH
 
 
-async def test_without_a_registered_host_key_the_fingerprint_is_told_and_nothing_else_done(server, key):
+async def test_without_a_registered_host_key_the_fingerprint_is_shown_and_nothing_else_done(server, key):
     fault = await refusal(server.port, ssh_login(server, key, host_key=""))
     assert (fault.kind, fault.scope) == (Kind.GSI_DN_MISMATCH, FaultScope.ENDPOINT)
     assert server.fingerprint() in fault.advice
@@ -212,7 +212,7 @@ async def test_a_host_that_has_no_key_of_a_known_kind_any_more_is_noticed(ssh_se
     assert fault.kind is Kind.GSI_DN_MISMATCH
 
 
-async def test_a_host_without_the_sshftp_command_is_told_apart(ssh_server_factory, key):
+async def test_a_host_without_the_sshftp_command_is_distinguished(ssh_server_factory, key):
     server = ssh_server_factory(sshftp=False)
     server.authorize(key)
     fault = await refusal(server.port, ssh_login(server, key))
@@ -220,7 +220,7 @@ async def test_a_host_without_the_sshftp_command_is_told_apart(ssh_server_factor
     assert "globus-gridftp-server-enable-sshftp" in fault.advice
 
 
-async def test_what_the_remote_shell_says_is_told(ssh_server_factory, key):
+async def test_what_the_remote_shell_says_is_reported(ssh_server_factory, key):
     server = ssh_server_factory()
     server.authorize(key)
     (server.home / ".globus" / "sshftp").write_text("#!/bin/sh\necho this account is closed >&2\nexit 0\n")
@@ -237,7 +237,7 @@ async def test_a_shell_that_talks_before_the_server_is_no_server(ssh_server_fact
     assert fault.kind is Kind.ENDPOINT_ERROR
 
 
-async def test_an_account_that_may_run_no_commands_is_told_apart(ssh_server_factory, key):
+async def test_an_account_that_may_run_no_commands_is_distinguished(ssh_server_factory, key):
     server = ssh_server_factory("MaxSessions 0")
     server.authorize(key)
     fault = await refusal(server.port, ssh_login(server, key))

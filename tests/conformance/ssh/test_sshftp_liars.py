@@ -67,7 +67,7 @@ GIANT = struct.pack(">I", 0x7FFFFFF0)
     ],
     ids=["ftp", "http", "ssh-1", "giant packet", "zeros", "endless line", "not text", "noise"],
 )
-async def test_what_is_not_ssh_is_told_apart_and_costs_little(login, words):
+async def test_what_is_not_ssh_is_distinguished_and_costs_little(login, words):
     done = asyncio.Event()
 
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -25,8 +25,8 @@ from tests.gridftp.ssh_grid import NEEDS_SSHD, key_pair
 from tests.gridftp.sshd import SshServer
 from tests.gridftp.streamed_tasks import StreamedTask, tree
 from tests.gridftp.toolkit import ToolkitServer, hand_over
-from workers.agents.reach import ACCOUNT_REACH_SECONDS, ReachOfAccounts
-from workers.sessions.pool import DIRECT, Address
+from workers.sessions.pool import THIRD_PARTY, Address
+from workers.ways.trial import ACCOUNT_REACH_SECONDS, ReachOfAccounts
 
 pytestmark = [pytest.mark.toolkit, NEEDS_SSHD]
 VERIFIED = {"verify_checksum": True, "preserve_timestamp": True}
@@ -128,7 +128,7 @@ async def test_without_a_direct_way_the_data_go_through_ssh(accounts, data, plac
     bare = accounts["python"]
     task = StreamedTask(bare, bare, [(f"{data}/", f"{place}/to/", True)], VERIFIED)
     server = Address("127.0.0.1", bare.port)
-    task.pool.refuse(DIRECT, server, server, "No route to host")
+    task.pool.refuse(THIRD_PARTY, server, server, "No route to host")
     await task.run()
     await connections_ended()
     assert (task.store.status, task.faults()) == ("SUCCEEDED", [])
@@ -175,7 +175,9 @@ async def test_an_ssh_server_that_forwards_nothing_is_used_by_sftp(grid_home, ac
         login = AccountLogin(SshAccount(server.username, parse_ssh_key(key.read_text()).pem, server.fingerprint()))
         closed = End(server.port, login)
         task = StreamedTask(closed, accounts["python"], [(f"{data}/", f"{place}/to/", True)], VERIFIED)
-        task.pool.refuse(DIRECT, Address("127.0.0.1", server.port), Address("127.0.0.1", accounts["python"].port), "no")
+        task.pool.refuse(
+            THIRD_PARTY, Address("127.0.0.1", server.port), Address("127.0.0.1", accounts["python"].port), "no"
+        )
         await task.run()
         await connections_ended()
     assert task.store.status == "SUCCEEDED"

@@ -40,8 +40,8 @@ from tests.servers.relay_server import DATA_PORTS, RelayServer, RunningAgent, ag
 from tests.store_connections import close_connections
 from tests.waiting import eventually
 from transferapi.tasks.models import Event, Task
-from workers.agents import parts
 from workers.engine.tuning import opening
+from workers.ways import parts
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(120)]
 

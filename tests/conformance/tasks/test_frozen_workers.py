@@ -188,7 +188,7 @@ def test_a_worker_that_stood_still_writes_over_no_file_that_another_one_has_sett
         task = submit(alice, source, destination, (f"{source_path(here)}/", f"{path(there)}/"), options=FIXED)
         with Workers(task, tmp_path, vault_key) as workers:
             first = workers.start(database_url)
-            eventually(lambda: first.poll() is not None or count(there) > 40, seconds=60)
+            eventually(lambda: first.poll() is not None or count(there) > 40)
             first.send_signal(signal.SIGSTOP)
             assert first.poll() is None, workers.log.read_text()[-3000:]
             workers.finish(database_url)
@@ -217,7 +217,7 @@ def test_a_worker_that_stood_still_deletes_nothing_that_came_after_the_deletion(
         task = submit_delete(alice, endpoint, path(folder), options={"recursive": True})
         with Workers(task, tmp_path, vault_key) as workers:
             first = workers.start(database_url)
-            eventually(lambda: first.poll() is not None or count(folder) < number - 400, seconds=60)
+            eventually(lambda: first.poll() is not None or count(folder) < number - 400)
             first.send_signal(signal.SIGSTOP)
             assert first.poll() is None, workers.log.read_text()[-3000:]
             assert count(folder) > 0, "it was over before it could be stopped"
@@ -255,9 +255,9 @@ def test_a_worker_that_is_cut_off_from_postgresql_says_nothing_to_the_servers_af
         assert cut_off != database_url
         with Workers(task, tmp_path, vault_key) as workers:
             first = workers.start(cut_off)
-            eventually(lambda: first.poll() is not None or count(there) > 100, seconds=60)
+            eventually(lambda: first.poll() is not None or count(there) > 100)
             database.dead.set()
-            eventually(workers.lease_is_over, seconds=20)
+            eventually(workers.lease_is_over)
             said = list(line.said)
             assert first.poll() is None, "it must still try to reach PostgreSQL here"
             first.wait(60)

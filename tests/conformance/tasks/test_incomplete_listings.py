@@ -59,6 +59,10 @@ class Truncated(Liar):
     last_words = "226 Output truncated to 3 matches"
 
 
+class Aborted(Liar):
+    last_words = "226 Transfer aborted"
+
+
 class Unreadable(Liar):
     """A line of LIST."""
 
@@ -73,7 +77,7 @@ class Miscounted(Liar):
     last_words = "226 9 matches total"
 
 
-LIARS = [Unreadable, FirstLine, NoEnd, Truncated, Miscounted]
+LIARS = [Unreadable, FirstLine, NoEnd, Truncated, Aborted, Miscounted]
 
 
 def fill(folder: Path, names: tuple[str, ...] = NAMES) -> None:

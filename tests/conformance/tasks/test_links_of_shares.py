@@ -328,7 +328,7 @@ def test_a_server_that_stands_before_data_nodes_is_not_shared_in_part(
     assert "data nodes" in str(task.fatal_error_description)
 
 
-def test_a_server_that_tells_no_links_is_not_shared_in_part(
+def test_a_server_that_reports_no_links_is_not_shared_in_part(
     folder: Path, serve: Callable[..., GridFtpServer], alice: User, bob: User, home: Site
 ) -> None:
     (folder / "shared").mkdir()

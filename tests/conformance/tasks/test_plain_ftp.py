@@ -12,7 +12,7 @@ from endpoints.gridftp.server import GridFtpServer
 from tests.gridftp.ends import End
 from tests.gridftp.ftp_servers import NAMES, NEEDS_FTP_SERVERS, FtpServer
 from tests.gridftp.streamed_tasks import StreamedTask, tree
-from workers.sessions.pool import DIRECT, Address
+from workers.sessions.pool import THIRD_PARTY, Address
 
 pytestmark = NEEDS_FTP_SERVERS
 VERIFIED = {"verify_checksum": True, "preserve_timestamp": True}
@@ -64,7 +64,7 @@ async def test_servers_on_one_host_take_each_others_data_connections(
     data, there = fill(one, f"to-{destination}"), other.data / f"from-{source}"
     task = StreamedTask(one.end, other.end, [(paths(one, data), paths(other, there), True)], VERIFIED)
     await check(task, data, there)
-    assert not task.pool.refuses(DIRECT, Address(one.address, one.port), Address(other.address, other.port))
+    assert not task.pool.refuses(THIRD_PARTY, Address(one.address, one.port), Address(other.address, other.port))
 
 
 @pytest.mark.parametrize("name", ["vsftpd", "pure-ftpd"])
@@ -73,7 +73,7 @@ async def test_servers_that_refuse_foreign_addresses_are_asked_once(servers: dic
     data, there = fill(one, "away"), other.data / f"away-{name}"
     task = StreamedTask(one.end, other.end, [(paths(one, data), paths(other, there), True)], VERIFIED)
     await check(task, data, there)
-    assert task.pool.refuses(DIRECT, Address(one.address, one.port), Address(other.address, other.port))
+    assert task.pool.refuses(THIRD_PARTY, Address(one.address, one.port), Address(other.address, other.port))
 
 
 @pytest.mark.parametrize("name", NAMES)

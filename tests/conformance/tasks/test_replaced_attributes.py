@@ -1,4 +1,7 @@
-"""An existing file on a server of ours keeps its mode, whatever protocol its new content comes from (decision 0002)."""
+"""An existing file on a server of ours keeps its mode, whatever protocol its new content comes from.
+
+The reasons: docs/decisions/settlement.md.
+"""
 
 from __future__ import annotations
 

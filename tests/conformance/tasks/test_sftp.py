@@ -37,6 +37,7 @@ def sftp(tmp_path_factory: pytest.TempPathFactory) -> Iterator[End]:
         )
 
 
+@pytest.mark.own_interpreter
 def test_a_task_of_many_large_streams_takes_less_than_64_mb(
     tmp_path_factory: pytest.TempPathFactory, tmp_path: Path
 ) -> None:

@@ -28,8 +28,8 @@ from tests.gridftp.agent_control import WatchedControl
 from tests.servers.relay_server import RelayServer, agent, make_identity
 from tests.waiting import eventually
 from transferapi.tasks.models import Event, Task
-from workers import session_factory
 from workers.engine import retry
+from workers.ways import third_party
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(120)]
 
@@ -79,7 +79,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
         defaults = method.__kwdefaults__
         assert defaults is not None
         monkeypatch.setitem(defaults, name, 2.0)
-    monkeypatch.setattr(session_factory, "STALL_TIMEOUT", 2.0)
+    monkeypatch.setattr(third_party, "STALL_TIMEOUT", 2.0)
 
 
 def errors(task: Task) -> set[str]:
@@ -90,7 +90,7 @@ def arrives_after_the_lie(task: Task, laptop: Laptop, code: str) -> None:
     """The lie is an error of this code, and the file is sent again; the agent is honest from that error on."""
 
     def repent() -> None:
-        eventually(lambda: in_thread(lambda: Event.objects.filter(task=task, is_error=True).exists()), seconds=60)
+        eventually(lambda: in_thread(lambda: Event.objects.filter(task=task, is_error=True).exists()))
         laptop.control.on_reply = lambda verb, line: line
 
     waiting = threading.Thread(target=repent)
@@ -115,7 +115,7 @@ def another_size(size: int, verbs: set[str]) -> Callable[[str, bytes], bytes]:
 
 
 @pytest.mark.parametrize(("size", "verify"), [(SIZE - 100, False), (SIZE + 100, False), (SIZE + 100, True)])
-def test_a_source_that_lies_about_sizes_is_an_error_until_it_tells_the_truth(
+def test_a_source_that_lies_about_sizes_is_an_error_until_it_sends_the_truth(
     tries_soon: None, laptop: Laptop, server: Place, alice: User, size: int, verify: bool
 ) -> None:
     laptop.fill((SIZE, SIZE))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -116,7 +117,7 @@ def speaking(words: bytes) -> Iterator[int]:
         thread.start()
         yield listener.getsockname()[1]
         listener.shutdown(socket.SHUT_RDWR)
-        thread.join(10)
+        thread.join(60)
 
 
 @pytest.mark.parametrize("side", ["source", "destination"])
@@ -156,7 +157,7 @@ def test_a_wrong_certificate_is_named(
 
 
 @pytest.mark.parametrize("words", [b"SSH-2.0-OpenSSH_9.2\r\n\xff\x00\x1b[31m\r\n", b"500-no\r\n500 service here\r\n"])
-def test_what_something_else_says_is_told_as_words(alice: User, good: Endpoint, words: bytes) -> None:
+def test_what_something_else_says_is_reported_as_words(alice: User, good: Endpoint, words: bytes) -> None:
     with speaking(words) as port:
         task = submit(alice, anonymous(alice, "other", port), good, ("/file", "/copy"))
         found = after_a_fault(task)
@@ -172,7 +173,7 @@ def test_what_something_else_says_is_told_as_words(alice: User, good: Endpoint, 
         assert "is no FTP reply" in text or "no / service here" in text
 
 
-def test_a_folder_that_was_named_as_a_file_is_told(alice: User, folder: Path, good: Endpoint) -> None:
+def test_a_folder_that_was_named_as_a_file_is_reported(alice: User, folder: Path, good: Endpoint) -> None:
     (folder / "in").mkdir()
     task = submit(alice, good, good, ("/in", "/out", False))
     assert run(task) == "FAILED", told(task)
@@ -239,7 +240,29 @@ def test_servers_that_refuse_dcsc_move_data_bare_and_say_so(alice: User, folder:
 
 
 @pytest.mark.toolkit
-def test_what_a_shared_server_says_of_its_account_is_not_told(alice: User, folder: Path, gsi: Gsi) -> None:
+def test_a_file_that_may_not_be_read_leaves_no_folder_at_the_destination(
+    alice: User, folder: Path, gsi: Gsi, good: Endpoint
+) -> None:
+    secret = folder / "secret"
+    secret.write_text("content")
+    os.chown(secret, 0, 0)
+    secret.chmod(0)
+    (folder / "empty").touch()
+    source = gsi("one")
+    task = submit(alice, source, good, (f"{folder}/secret", "/new/deep/secret"))
+    assert after_a_fault(task)["nice_status"] == "PERMISSION_DENIED"
+    assert not (folder / "new").exists()
+
+    for name in ("file", "empty"):
+        task = submit(alice, source, good, (f"{folder}/{name}", f"/new/deep/{name}"))
+        assert run(task) == "SUCCEEDED", told(task)
+    task = submit(alice, source, good, (f"{folder}/secret", "/new/deep/secret"))
+    after_a_fault(task)
+    assert sorted(path.name for path in (folder / "new" / "deep").iterdir()) == ["empty", "file"]
+
+
+@pytest.mark.toolkit
+def test_what_a_shared_server_says_of_its_account_is_not_shown(alice: User, folder: Path, gsi: Gsi) -> None:
     bob = User.objects.create(username="bob")
     share = make_share(gsi("host", "-disable-command-list", "DCSC"), "share", f"{folder}/")
     give(share, bob, write=True)
@@ -253,7 +276,7 @@ def test_what_a_shared_server_says_of_its_account_is_not_told(alice: User, folde
 
 @pytest.mark.toolkit
 @pytest.mark.parametrize(("encrypt", "held"), [(False, "authenticated"), (True, "encrypted")])
-def test_what_protects_the_data_is_told_once(alice: User, folder: Path, gsi: Gsi, encrypt: bool, held: str) -> None:
+def test_what_protects_the_data_is_reported_once(alice: User, folder: Path, gsi: Gsi, encrypt: bool, held: str) -> None:
     task = submit(
         alice, gsi("one"), gsi("two"), (f"{folder}/file", f"{folder}/copy"), options={"encrypt_data": encrypt}
     )

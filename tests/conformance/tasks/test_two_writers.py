@@ -1,7 +1,7 @@
 """Two tasks that write one existing file at the same time: what stays is whole, and of one of the two.
 
-Each task alone would write into the file that is there, because it is its owner's (docs/decisions/0002). Two writers
-in one file would mix their versions.
+Each task alone would write into the file that is there, because it is its owner's (docs/decisions/settlement.md). Two
+writers in one file would mix their versions.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ def test_a_new_authority_signs_and_computers_go_on(key: IssuedSetupKey, capsys: 
     for chain in (old.chain, renewed.chain):
         with pytest.raises(AgentRefusedError) as refused:
             certificates.agent_of(chain)
-        assert refused.value.code == "foreign"
+        assert refused.value.flaw == "foreign"
 
 
 def test_without_a_key_of_the_vault_nothing_changes(key: IssuedSetupKey, settings: Any) -> None:

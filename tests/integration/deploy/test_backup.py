@@ -92,7 +92,7 @@ def asked(home: Path, statement: str) -> tuple[object, ...]:
 
 
 def session_of(pid: int) -> int | None:
-    """The process `psql` of a restore; None: there is none yet."""
+    """The process `psql` of a restore; None if there is none yet."""
     for child in children_of(pid):
         with suppress(OSError):
             if Path(f"/proc/{child}/comm").read_text().strip() == "psql":
@@ -182,10 +182,10 @@ def test_a_kill_leaves_the_old_state_or_the_held_one(home: Path, folder: Path) -
         words = command(home, "restore", str(folder / "backup"), "--replace")
         process = subprocess.Popen(words, env=environment(home), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         # The session that has the transaction, and the seconds that the load takes.
-        eventually(partial(session_of, process.pid), seconds=60)
+        eventually(partial(session_of, process.pid))
         time.sleep(seconds)
         process.send_signal(signal.SIGKILL)
-        process.wait(10)
+        process.wait(60)
         found.append(asked(home, STATE))
         if found[-1] == HELD:
             break
@@ -201,7 +201,7 @@ def test_after_a_restore_everything_is_held_and_sessions_have_ended(home: Path, 
     assert asked(home, "SELECT what, actor FROM identity_auditevent ORDER BY id DESC") == ("restored", "operator")
 
 
-def test_without_the_keys_a_new_home_is_told_what_it_cannot_open(home: Path, folder: Path) -> None:
+def test_without_the_keys_a_new_home_reports_what_it_cannot_open(home: Path, folder: Path) -> None:
     new = folder / "new"
     done = waybill(new, "restore", str(folder / "backup"), "--end-tokens")
     assert done.returncode == 1, done

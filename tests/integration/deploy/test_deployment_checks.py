@@ -59,3 +59,15 @@ def test_it_says_what_others_could_read_or_use_up(address: str, problem: str) ->
     environ = {"WAYBILL_SECRET_KEY": secrets.token_hex(32), "WAYBILL_PUBLIC_URL": address}
     status, text = check(environ)
     assert (status, problem in text) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("host", "front", "is_told"),
+    [("0.0.0.0", "", True), ("::", "", True), ("0.0.0.0", "10.0.0.2/32", False), ("127.0.0.1", "", False)],
+)
+def test_it_says_that_an_open_port_of_the_web_server_needs_a_server_in_front(
+    host: str, front: str, is_told: bool
+) -> None:
+    environ = {"WAYBILL_SECRET_KEY": secrets.token_hex(32), "WAYBILL_WEB_HOST": host, "WAYBILL_FRONT_SERVERS": front}
+    _, text = check(environ)
+    assert ("waybill.W002" in text) is is_told, text

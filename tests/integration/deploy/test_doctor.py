@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import uuid
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import redis
 from django.db import connection
 from django.utils import timezone
 
@@ -70,6 +72,21 @@ def test_the_servers_and_their_clocks() -> None:
     assert [one.severity for one in servers.clock(config)] == [Severity.OK, Severity.OK]
     assert said(versions.check(config)) == []
     assert any("the database has" in one.text for one in disk.check(config))
+
+
+def test_the_disk_check_names_the_largest_tables_and_keys_of_redis_that_never_end(
+    redis_server: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = redis.Redis.from_url(redis_server.url())
+    client.set("with an end", 1, ex=100)
+    found = list(disk.check(load({})))
+    [tables] = [one for one in found if "the database has" in one.text]
+    assert re.search(r"The largest tables: \w+ \d+ MiB, \w+ \d+ MiB, \w+ \d+ MiB", tables.text)
+    assert any(one.severity is Severity.OK and "Redis has" in one.text for one in found)
+    monkeypatch.setattr(disk, "MOST_WITHOUT_END", 2)
+    for number in range(3):
+        client.set(f"of another program {number}", 1)
+    only([one for one in disk.check(load({})) if "Redis has" in one.text], "warning", "without an end")
 
 
 def test_the_public_address_and_the_programs_of_this_machine(

@@ -132,7 +132,7 @@ def test_a_host_that_is_cut_off_keeps_its_locks_for_seconds(home: Path, django_d
                 assert value(connection, "SELECT pg_advisory_xact_lock(1) IS NOT NULL")
                 assert server.run("SELECT pg_try_advisory_lock(1)") is False
                 network.shape(rtt_ms=1, loss=1.0)
-                eventually(lambda: server.run("SELECT pg_try_advisory_lock(1)"), seconds=10)
+                eventually(lambda: server.run("SELECT pg_try_advisory_lock(1)"))
         finally:
             server.stop()
 
@@ -413,7 +413,7 @@ def follow_a_failover(
         assert cache_keeps(settings.REDIS_URL)
         with redis_client.connected(settings.REDIS_URL, 5.0) as client:
             assert client.info("server")["tcp_port"] == copies.port
-        eventually(lambda: doorbell.ring([uuid.uuid4()]), seconds=30)
+        eventually(lambda: doorbell.ring([uuid.uuid4()]))
         eventually(lambda: messages(copies, 1) == 0, seconds=90)
 
 

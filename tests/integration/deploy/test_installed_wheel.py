@@ -80,7 +80,7 @@ def test_the_wheel_runs_in_a_fresh_environment(folder: Path) -> None:
     assert (home / ".waybill" / "postgres").is_dir()
 
 
-def test_no_page_tells_to_install_the_other_program_of_this_name() -> None:
+def test_no_page_says_to_install_the_other_program_of_this_name() -> None:
     """On the Python package index `waybill` is not ours."""
     command = re.compile(r"(?:pip3?|pipx|uv|uvx) (?:tool )?(?:install|run) [^`\n]*(?<![\w./-])waybill(?![\w./_-])")
     pages = [CHECKOUT / "README.md", *CHECKOUT.glob("docs/**/*.md")]

@@ -256,7 +256,7 @@ def status_of(port: int, token: str) -> int:
 @pytest.mark.timeout(180)
 @pytest.mark.django_db(transaction=True)
 def test_running_processes_know_it_within_seconds_and_hold_their_tasks(
-    postgres: Postgres, redis_server: Redis, database_url: str, tmp_path: Path
+    postgres: Postgres, redis_server: Redis, database_url: str, loopback_opened: None, tmp_path: Path
 ) -> None:
     alice = make_user("alice")
     token = tokens.issue(alice)
@@ -279,17 +279,17 @@ def test_running_processes_know_it_within_seconds_and_hold_their_tasks(
         held = Lease.objects.filter(pk=task.pk).exclude(worker="")
         worker = spawn(words, log=tmp_path / "worker", env=environ, cwd=CHECKOUT)
         try:
-            eventually(held.exists, seconds=60)
+            eventually(held.exists)
             assert status_of(port, token) == 400
             done = waybill(database_url, tmp_path, "on", MESSAGE, "--until", "2h", "--hold")
             assert done.returncode == 0, done
             eventually(lambda: status_of(port, token) == 503)
-            eventually(lambda: not held.exists(), seconds=60)
+            eventually(lambda: not held.exists())
             shown = waybill(database_url, tmp_path, "status")
             assert (shown.returncode, MESSAGE in shown.stdout) == (3, True), shown
             # Its only worker sweeps every 2 s; the task would be taken again.
             assert waybill(database_url, tmp_path, "off").returncode == 0
             eventually(lambda: status_of(port, token) == 400)
-            eventually(held.exists, seconds=60)
+            eventually(held.exists)
         finally:
             stop(worker)

@@ -11,7 +11,8 @@ from deploy import cli
 from deploy.stack.errors import StackError
 from identity import users
 from identity.models import User
-from identity.users import UserDetails, UserExistsError, UserInvalidError
+from identity.users import USER_INVALID, UserDetails, UserExistsError
+from tests.refusals import raises_refusal
 from transferapi.config import load
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("commands_here")]
@@ -54,9 +55,9 @@ def test_what_is_not_said_stays(alice: User) -> None:
     ],
 )
 def test_what_cannot_be_an_address_or_a_name_changes_nothing(alice: User, said: UserDetails) -> None:
-    with pytest.raises(UserInvalidError):
+    with raises_refusal(USER_INVALID):
         users.change(User.objects.get(pk=alice.pk), said)
-    with pytest.raises(UserInvalidError):
+    with raises_refusal(USER_INVALID):
         users.add("bob", said)
     alice.refresh_from_db()
     assert (alice.email, alice.get_full_name()) == ("", "")

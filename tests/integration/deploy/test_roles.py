@@ -25,6 +25,7 @@ from deploy.stack.roles import MIGRATING
 from tests.waiting import children_of, eventually
 from transferapi.config import CHECKOUT, load
 
+pytestmark = pytest.mark.own_interpreter
 RUN = [sys.executable, "-m", "deploy.cli", "run"]
 
 

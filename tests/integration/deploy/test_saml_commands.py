@@ -7,20 +7,19 @@ from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding
-from django.db import connection
 from lxml import etree
 
 from deploy import cli
 from deploy.doctor import settings as doctor
 from deploy.doctor.findings import Severity
 from deploy.stack.errors import StackError
+from identity.federation import saml_directory
 from identity.federation.errors import ProofRefusedError
-from identity.federation.saml import directory
-from identity.federation.saml.models import Institution
+from identity.models import Institution
 from tests.identity_providers.lying_saml import ENTITY, LyingInstitution, certificate_of, moment
 from tests.integration.pages.sign_in.test_institutions import feed
 from transferapi.config import load
-from workers import runtime
+from workers.rounds import JOBS
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("commands_here")]
 OTHER = "https://other.example/idp"
@@ -98,12 +97,12 @@ def test_what_has_changed_is_counted(file: Path, settings: Any, capsys: pytest.C
 def test_metadata_that_are_refused_change_nothing(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file.write_bytes(feed(LyingInstitution("", "").metadata()))
     assert refresh() == 0
-    keys = directory.by_entity_id(ENTITY).certificates
+    keys = saml_directory.by_entity_id(ENTITY).certificates
     file.write_bytes(feed(LyingInstitution("", "").metadata(), more=f'validUntil="{moment(-5)}"'))
     capsys.readouterr()
     assert refresh() == 1
     assert "not taken over. The metadata have expired. 1 institutions: 0 added, 0 removed, 0 with" in said(capsys)
-    assert directory.by_entity_id(ENTITY).certificates == keys
+    assert saml_directory.by_entity_id(ENTITY).certificates == keys
     # The end of what was read before comes.
     Institution.objects.update(valid_until=moment(-5))
     file.unlink()
@@ -122,7 +121,7 @@ def test_metadata_without_the_signature_of_the_federation_are_refused(
     file.write_bytes(signed.replace(b"idp.example.edu/sso", b"evil.example/sso"))
     assert refresh() == 1
     with pytest.raises(ProofRefusedError):
-        directory.by_entity_id(ENTITY)
+        saml_directory.by_entity_id(ENTITY)
     file.write_bytes(signed)
     capsys.readouterr()
     assert refresh() == 0
@@ -144,12 +143,12 @@ def test_without_a_source_the_institutions_of_before_are_forgotten(
 @pytest.mark.django_db(transaction=True)
 def test_workers_forget_the_institutions_of_before_where_no_source_is_named(file: Path, settings: Any) -> None:
     file.write_bytes(feed(LyingInstitution("", "").metadata()))
-    runtime.read_institutions()
+    [steps] = [job.steps for job in JOBS if job.name == "institutions"]
+    [step() for step in steps]
     assert Institution.objects.count() == 1
     settings.SAML_METADATA = ()
-    runtime.read_institutions()
+    [step() for step in steps]
     assert not Institution.objects.exists()
-    runtime._reading.submit(lambda: connection.close()).result(30)
 
 
 def test_a_file_that_was_renamed_keeps_its_institutions(file: Path, settings: Any) -> None:
@@ -158,7 +157,7 @@ def test_a_file_that_was_renamed_keeps_its_institutions(file: Path, settings: An
     assert refresh() == 0
     settings.SAML_METADATA = (str(file.rename(file.with_name("renamed.xml"))),)
     assert refresh() == 0
-    assert directory.by_entity_id(ENTITY).source.endswith("renamed.xml")
+    assert saml_directory.by_entity_id(ENTITY).source.endswith("renamed.xml")
 
 
 def test_without_metadata_the_command_says_what_to_set(file: Path, settings: Any) -> None:

@@ -18,10 +18,11 @@ from deploy.commands.run import ROLES
 from deploy.stack.free_ports import free_port
 from deploy.stack.redis import Redis
 from endpoints import registry
-from endpoints.errors import EndpointExistsError
+from endpoints.errors import ENDPOINT_EXISTS
 from endpoints.models import Endpoint
 from identity.models import User
 from tests.integration.rest import Api
+from tests.refusals import raises_refusal
 from transferapi import schema_version
 from transferapi.config import CHECKOUT, load
 
@@ -68,6 +69,7 @@ def test_the_roles_in_this_process_do_not_start_either(role: str, capfd: pytest.
     assert "waybill: the database has the migration tasks.9999_of_tomorrow" in capfd.readouterr().err
 
 
+@pytest.mark.own_interpreter
 @pytest.mark.timeout(120)
 @pytest.mark.django_db(transaction=True)
 def test_no_program_starts_on_another_schema(database_url: str, redis_server: Redis, tmp_path: Path) -> None:
@@ -125,5 +127,5 @@ def test_only_the_constraint_that_is_meant_says_that_something_exists(alice: Use
     assert "Exists" not in answer.body["code"]
     with connection.cursor() as cursor:
         cursor.execute("ALTER TABLE endpoints_endpoint DROP COLUMN tomorrow")
-    with pytest.raises(EndpointExistsError):
+    with raises_refusal(ENDPOINT_EXISTS):
         registry.create(alice, {"name": "ep1"})

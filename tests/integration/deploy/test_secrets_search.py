@@ -112,6 +112,7 @@ def test_every_column_of_every_table_is_searched(transactional_db: None, databas
     }
 
 
+@pytest.mark.own_interpreter
 def test_command_lines_and_environments_of_processes_are_searched() -> None:
     words = [sys.executable, "-c", "input(1)", PASSPHRASE]
     pipe = subprocess.PIPE

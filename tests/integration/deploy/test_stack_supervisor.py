@@ -75,7 +75,7 @@ def test_a_killed_supervisor_leaves_no_orphan(supervise: Callable[..., Supervise
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_told_to_stop_it_ends_users_before_servers_even_a_deaf_one(
+def test_asked_to_stop_it_ends_users_before_servers_even_a_deaf_one(
     supervise: Callable[..., Supervised], tmp_path: Path, number: signal.Signals
 ) -> None:
     order = tmp_path / "order"
@@ -100,7 +100,7 @@ def test_a_program_that_cannot_start_is_named_with_the_end_of_its_log(supervise:
     assert "no such thing as luck" in error
 
 
-def test_told_to_stop_while_starting_it_stops(supervise: Callable[..., Supervised], tmp_path: Path) -> None:
+def test_asked_to_stop_while_starting_it_stops(supervise: Callable[..., Supervised], tmp_path: Path) -> None:
     supervised = supervise(slow="touch $0.started; exec sleep 1000")
     eventually((tmp_path / "slow.sh.started").exists)
     supervised.process.terminate()

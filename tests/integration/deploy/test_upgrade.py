@@ -46,9 +46,9 @@ def test_a_migration_that_finds_a_table_in_use_gives_way_to_the_service(site: Si
             text=True,
         )
         waits = "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'tasks_task'::regclass"
-        eventually(lambda: site.ask(waits)[0], seconds=60)
+        eventually(lambda: site.ask(waits)[0])
         # It has given up its place in the queue: others read and write.
-        eventually(lambda: not site.ask(waits)[0], seconds=60)
+        eventually(lambda: not site.ask(waits)[0])
         site.ask("SELECT count(*) FROM tasks_task")
         assert process.poll() is None
     blocking.close()
@@ -69,7 +69,7 @@ def test_two_versions_work_on_one_schema(cast: Site) -> None:
     site.transfer_for(SECONDS, [old, new], ["old-worker", "new-worker"])
     written = site.ask("SELECT array_agg(DISTINCT tomorrow ORDER BY tomorrow) FROM tasks_task")
     assert written == (["later", "sooner"],)
-    eventually(lambda: (site.reported("web"), site.reported("worker")) == (2, 2), seconds=60)
+    eventually(lambda: (site.reported("web"), site.reported("worker")) == (2, 2))
     for name in ("old-web", "old-worker"):
         assert f"the migration {EXPANSION} of a newer version, an expansion" in site.logs[name].read_text()
 

@@ -62,7 +62,7 @@ def test_reading_is_not_writing(bob: User, share: Endpoint) -> None:
     assert not found.allows("/a/bc", write=True)
 
 
-def test_who_is_to_write_is_told_of_nothing_that_he_only_reads(bob: User, share: Endpoint) -> None:
+def test_a_path_that_a_user_only_reads_is_no_ground_for_writing(bob: User, share: Endpoint) -> None:
     found = ground(bob, share, ("/a/", "r"), ("/b/", "rw"), verb=Permission.WRITE)
     assert not found.allows("/a/x", write=False)
     assert found.allows("/b/x", write=True)
@@ -124,7 +124,7 @@ def test_the_home_of_the_owner_is_not_reached_through_a_server_that_is_shared_wh
             found.real(path)
 
 
-def test_nothing_is_told_of_a_path_elsewhere_on_the_host(alice: User, share: Endpoint) -> None:
+def test_nothing_is_revealed_of_a_path_elsewhere_on_the_host(alice: User, share: Endpoint) -> None:
     found = access.of(alice, share, Permission.BROWSE)
     for path in ("/data/sharedness/x", "/data", "/etc/passwd", "/data/shared-not"):
         assert found.shown(path) == "/"
@@ -144,7 +144,7 @@ def test_a_session_is_fenced_in_by_the_rules(alice: User, bob: User, share: Endp
     assert found.folders() == [("/data/shared/a/", False), ("/data/shared/b/", True)]
 
 
-def test_of_many_rules_a_session_is_told_those_that_it_needs(bob: User, share: Endpoint) -> None:
+def test_of_many_rules_a_session_gets_those_that_it_needs(bob: User, share: Endpoint) -> None:
     found = ground(bob, share, *((f"/{number}/", "r") for number in range(access.MANY + 1)), ("/7/x/", "rw"))
     assert found.folders(["/~/7/x/y"]) == [("/data/shared/7/", False), ("/data/shared/7/x/", True)]
     assert len(found.folders()) == access.MANY + 2

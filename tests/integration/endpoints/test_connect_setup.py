@@ -16,12 +16,12 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from endpoints import registry
 from endpoints.connect import authority, certificates, setup, setup_keys
 from endpoints.connect.errors import (
+    CERTIFICATE_REQUEST,
+    NO_AGENT,
+    SETUP_KEY_EXPIRED,
+    SETUP_KEY_UNKNOWN,
+    SETUP_KEY_USED,
     AgentRefusedError,
-    CertificateRequestError,
-    NoAgentError,
-    SetupKeyExpiredError,
-    SetupKeyUnknownError,
-    SetupKeyUsedError,
 )
 from endpoints.connect.setup import RENEWAL, AgentVersion, Issued
 from endpoints.connect.setup_keys import IssuedSetupKey
@@ -35,6 +35,7 @@ from identity.models import User
 from identity.vault import rotation
 from identity.vault.keys import new_key, parse_keys
 from tests.integration.cast import make_endpoint
+from tests.refusals import raises_refusal
 
 PROGRAM = AgentVersion("1.0", "Linux")
 
@@ -68,7 +69,7 @@ def renew(pair: AgentKey, chain: str, now: datetime | None = None) -> Issued:
 def refusal(chain: str, now: datetime | None = None) -> str:
     with pytest.raises(AgentRefusedError) as refused:
         certificates.agent_of(chain, now)
-    return refused.value.code
+    return refused.value.flaw
 
 
 def test_a_setup_key_and_a_request_become_a_certificate(key: IssuedSetupKey) -> None:
@@ -102,19 +103,19 @@ def test_the_same_machine_may_ask_again_after_a_lost_answer(key: IssuedSetupKey)
 
 def test_another_machine_cannot_use_the_key_again(key: IssuedSetupKey) -> None:
     issued = set_up(key, AgentKey.new())
-    with pytest.raises(SetupKeyUsedError):
+    with raises_refusal(SETUP_KEY_USED):
         set_up(key, AgentKey.new())
     certificates.agent_of(issued.chain)
 
 
 def test_a_wrong_secret_and_one_of_another_service_are_unknown(key: IssuedSetupKey) -> None:
     for wrong in ("", "x" * 43, "\ud800", held(key)["s"].lower()):
-        with pytest.raises(SetupKeyUnknownError):
+        with raises_refusal(SETUP_KEY_UNKNOWN):
             setup.set_up(Secret(wrong), AgentKey.new().request("agent"), PROGRAM)
 
 
 def test_a_setup_key_expires(key: IssuedSetupKey) -> None:
-    with pytest.raises(SetupKeyExpiredError):
+    with raises_refusal(SETUP_KEY_EXPIRED):
         set_up(key, AgentKey.new(), key.expires_at)
     set_up(key, AgentKey.new(), key.expires_at - timedelta(seconds=1))
 
@@ -124,7 +125,7 @@ def test_a_new_key_replaces_the_old_one_and_the_agent_goes_on_until_it_is_used(
 ) -> None:
     old = set_up(key, AgentKey.new())
     first, second = (setup_keys.new_key(alice, "laptop") for _ in range(2))
-    with pytest.raises(SetupKeyUnknownError):
+    with raises_refusal(SETUP_KEY_UNKNOWN):
         set_up(first, AgentKey.new())
     certificates.agent_of(old.chain)
     new = set_up(second, AgentKey.new())
@@ -141,7 +142,7 @@ def test_revoking_refuses_the_agent_and_its_unused_keys_at_once(key: IssuedSetup
     with pytest.raises(AgentRefusedError):
         renew(pair, issued.chain)
     for dead in (key, unused):
-        with pytest.raises(SetupKeyUnknownError):
+        with raises_refusal(SETUP_KEY_UNKNOWN):
             set_up(dead, pair)
     set_up(setup_keys.new_key(alice, "laptop"), pair)
     certificates.agent_of(issued.chain)  # the same key pair, set up again
@@ -151,7 +152,7 @@ def test_a_deleted_endpoint_has_no_agent(key: IssuedSetupKey, alice: User) -> No
     issued = set_up(key, AgentKey.new())
     registry.delete(alice, "laptop")
     assert refusal(issued.chain) == "revoked"
-    with pytest.raises(SetupKeyUnknownError):
+    with raises_refusal(SETUP_KEY_UNKNOWN):
         set_up(key, AgentKey.new())
 
 
@@ -187,7 +188,7 @@ def test_an_expired_certificate_is_not_renewed(key: IssuedSetupKey) -> None:
     issued = set_up(key, pair)
     with pytest.raises(AgentRefusedError) as refused:
         renew(pair, issued.chain, moment() + certificates.LIFETIME + timedelta(hours=1))
-    assert refused.value.code == "expired"
+    assert refused.value.flaw == "expired"
 
 
 def test_a_certificate_of_an_authority_that_is_not_ours_is_foreign(key: IssuedSetupKey) -> None:
@@ -220,7 +221,7 @@ def test_the_key_of_the_authority_survives_a_new_key_of_the_vault(key: IssuedSet
     "text", ["", "x", "-----BEGIN CERTIFICATE REQUEST-----\nMA==\n-----END CERTIFICATE REQUEST-----"]
 )
 def test_garbage_is_no_request(key: IssuedSetupKey, text: str) -> None:
-    with pytest.raises(CertificateRequestError):
+    with raises_refusal(CERTIFICATE_REQUEST):
         setup.set_up(secret(key), text, PROGRAM)
     assert Agent.objects.get().setup_used_at is None, "the key can still be used"
 
@@ -228,12 +229,12 @@ def test_garbage_is_no_request(key: IssuedSetupKey, text: str) -> None:
 def test_requests_with_weak_keys_and_wrong_signatures_are_refused(key: IssuedSetupKey) -> None:
     for other in (ec.generate_private_key(ec.SECP192R1()), rsa.generate_private_key(65537, 2048)):
         request = x509.CertificateSigningRequestBuilder().subject_name(x509.Name([])).sign(other, SHA256())
-        with pytest.raises(CertificateRequestError, match="P-256"):
+        with raises_refusal(CERTIFICATE_REQUEST, match="P-256"):
             setup.set_up(secret(key), request.public_bytes(Encoding.PEM).decode(), PROGRAM)
     mine, theirs = AgentKey.new(), AgentKey.new()
     der = x509.load_pem_x509_csr(mine.request("agent").encode()).public_bytes(Encoding.DER)
     swapped = x509.load_der_x509_csr(der.replace(mine.public_der(), theirs.public_der()))
-    with pytest.raises(CertificateRequestError, match="signature"):
+    with raises_refusal(CERTIFICATE_REQUEST, match="signature"):
         setup.set_up(secret(key), swapped.public_bytes(Encoding.PEM).decode(), PROGRAM)
 
 
@@ -242,7 +243,7 @@ def test_two_endpoints_do_not_share_a_key_pair(key: IssuedSetupKey, alice: User)
     set_up(key, pair)
     _, other = setup_keys.create_endpoint(alice, {"name": "second", "is_globus_connect": True})
     assert other is not None
-    with pytest.raises(CertificateRequestError, match="Another endpoint"):
+    with raises_refusal(CERTIFICATE_REQUEST, match="Another endpoint"):
         set_up(other, pair)
 
 
@@ -267,7 +268,7 @@ def test_only_administrators_make_keys_and_revoke(key: IssuedSetupKey, bob: User
 def test_an_endpoint_with_servers_has_no_agent(alice: User) -> None:
     make_endpoint(alice, "dtn")
     for call in (setup_keys.new_key, setup.revoke):
-        with pytest.raises(NoAgentError):
+        with raises_refusal(NO_AGENT):
             call(alice, "dtn")
 
 

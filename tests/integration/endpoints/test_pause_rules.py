@@ -11,14 +11,13 @@ from typing import Any
 import pytest
 
 from endpoints import operations, pause_rules, permissions, registry
+from endpoints.error_meanings import meaning
 from endpoints.errors import (
-    EndpointInvalidError,
+    PAUSE_RULE_NOT_EDITABLE,
+    TOO_MANY_PAUSE_RULES,
     EndpointNotFoundError,
     NotPermittedError,
     OperationPausedError,
-    PauseRuleNotEditableError,
-    PauseRuleNotFoundError,
-    TooManyPauseRulesError,
 )
 from endpoints.files import downloads, uploads
 from endpoints.files.uploads import UploadPart
@@ -27,12 +26,13 @@ from endpoints.pause_rules import FLAGS, MAX_MESSAGE, MAX_RULES, PausableOperati
 from endpoints.permissions import Permission, may
 from endpoints.sharing import roles
 from identity import group_memberships, groups
+from identity.error_categories import InvalidFieldError, NotFoundError, RefusedError
 from identity.group_memberships import MembershipAction
 from identity.group_memberships import MembershipVerb as GroupVerb
 from identity.models import User
 from tests.integration.cast import all_at_once, later, make_endpoint, make_user
 from tests.integration.shared import give, make_share
-from transferapi.rest.http.errors import meaning
+from tests.refusals import kind_of, raises_refusal
 
 
 def ref(endpoint: Endpoint) -> str:
@@ -78,7 +78,7 @@ def test_roles_say_who_may_read_and_write_rules(
         if writes:
             action()
         else:
-            with pytest.raises((NotPermittedError, PauseRuleNotEditableError)):
+            with pytest.raises((NotPermittedError, RefusedError)):
                 action()
 
 
@@ -93,7 +93,7 @@ def test_who_is_nobody_there_sees_no_rule(
             pause_rules.delete,
             lambda user, id_: pause_rules.update(user, id_, {"message": "x"}),
         ):
-            with pytest.raises(PauseRuleNotFoundError):
+            with pytest.raises(NotFoundError):
                 action(user, str(rule.pk))
     with pytest.raises(EndpointNotFoundError):
         pause_rules.listed(charlie, ref(ep1))
@@ -102,7 +102,7 @@ def test_who_is_nobody_there_sees_no_rule(
     with pytest.raises(NotPermittedError):
         make(charlie, public)
     for unknown in (str(uuid.uuid4()), "nonsense", ""):
-        with pytest.raises(PauseRuleNotFoundError):
+        with pytest.raises(NotFoundError):
             pause_rules.get(alice, unknown)
 
 
@@ -114,7 +114,7 @@ def test_a_rule_that_the_host_makes_on_a_share_is_not_the_sharers_to_take_back(
     assert pause_rules.editable_ones(alice, [hosts, own]) == {own.pk}
     assert pause_rules.editable_ones(bob, [hosts, own]) == {hosts.pk, own.pk}
     for action in (partial(pause_rules.delete, alice), lambda id_: pause_rules.update(alice, id_, {"message": "x"})):
-        with pytest.raises(PauseRuleNotEditableError):
+        with raises_refusal(PAUSE_RULE_NOT_EDITABLE):
             action(str(hosts.pk))
     pause_rules.delete(bob, str(own.pk))
     pause_rules.delete(bob, str(hosts.pk))
@@ -161,7 +161,7 @@ def test_a_flag_that_is_not_given_is_true_and_changes_keep_the_rest(alice: User,
     ],
 )
 def test_what_makes_no_sense_is_refused(alice: User, ep1: Endpoint, fields: dict[str, object], field: str) -> None:
-    with pytest.raises(EndpointInvalidError) as refused:
+    with pytest.raises(InvalidFieldError) as refused:
         make(alice, ep1, **fields)
     assert refused.value.field == field
     assert not PauseRule.objects.exists()
@@ -169,7 +169,7 @@ def test_what_makes_no_sense_is_refused(alice: User, ep1: Endpoint, fields: dict
 
 def test_a_change_cannot_leave_a_rule_that_stops_nothing(alice: User, ep1: Endpoint) -> None:
     rule = make(alice, ep1)
-    with pytest.raises(EndpointInvalidError):
+    with pytest.raises(InvalidFieldError):
         pause_rules.update(alice, str(rule.pk), dict.fromkeys(FLAGS, False))
     assert PauseRule.objects.get().pause_ls
 
@@ -177,9 +177,9 @@ def test_a_change_cannot_leave_a_rule_that_stops_nothing(alice: User, ep1: Endpo
 def test_an_endpoint_has_a_bounded_number_of_rules(alice: User, ep1: Endpoint) -> None:
     for _ in range(MAX_RULES):
         make(alice, ep1)
-    with pytest.raises(TooManyPauseRulesError) as refused:
+    with raises_refusal(TOO_MANY_PAUSE_RULES) as refused:
         make(alice, ep1)
-    assert refused.value.limit == MAX_RULES
+    assert refused.value.facts == {"limit": MAX_RULES}
 
 
 @pytest.mark.django_db(transaction=True)
@@ -189,7 +189,7 @@ def test_the_number_of_rules_is_bounded_when_all_ask_at_once(
     monkeypatch.setattr(pause_rules, "MAX_RULES", 3)
     results = all_at_once([partial(make, alice, ep1)] * 8)
     assert sum(isinstance(result, PauseRule) for result in results) == 3
-    assert sum(isinstance(result, TooManyPauseRulesError) for result in results) == 5
+    assert sum(kind_of(result) is TOO_MANY_PAUSE_RULES for result in results) == 5
 
 
 # ---- whom

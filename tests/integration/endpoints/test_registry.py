@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import uuid
 from functools import partial
+from typing import Any
 
 import pytest
 from django.db import IntegrityError, transaction
 
 from endpoints import registry
-from endpoints.errors import (
-    EndpointExistsError,
-    EndpointInvalidError,
-    EndpointNotFoundError,
-    NotPermittedError,
-    ServerExistsError,
-    ServerNotFoundError,
-)
+from endpoints.addresses.gate import TargetRefusedError
+from endpoints.addresses.openings import parse_openings
+from endpoints.errors import ENDPOINT_EXISTS, SERVER_EXISTS, EndpointNotFoundError, NotPermittedError
 from endpoints.models import Endpoint, Server
 from endpoints.permissions import Permission, may
 from endpoints.registry import SearchFilters, SearchScope, ServerSpec
+from identity.error_categories import InvalidFieldError, NotFoundError
 from identity.models import User
 from tests.integration.cast import all_at_once, make_endpoint, make_user
+from tests.refusals import raises_refusal
 
 
 def test_an_endpoint_is_found_by_id_full_name_and_own_name(alice: User, ep1: Endpoint) -> None:
@@ -77,9 +75,9 @@ def test_an_inactive_user_may_nothing(bob: User, public: Endpoint) -> None:
 
 
 def test_names_are_unique_for_an_owner_and_free_again_after_deletion(alice: User, bob: User, ep1: Endpoint) -> None:
-    with pytest.raises(EndpointExistsError) as refused:
+    with raises_refusal(ENDPOINT_EXISTS) as refused:
         registry.create(alice, {"name": "ep1"})
-    assert refused.value.canonical_name == "alice#ep1"
+    assert refused.value.facts == {"name": "alice#ep1"}
     make_endpoint(bob, "ep1")
     registry.delete(alice, "ep1")
     with pytest.raises(EndpointNotFoundError):
@@ -89,7 +87,7 @@ def test_names_are_unique_for_an_owner_and_free_again_after_deletion(alice: User
 
 
 def test_a_name_cannot_be_changed_to_one_that_is_taken(alice: User, ep1: Endpoint, ep2: Endpoint) -> None:
-    with pytest.raises(EndpointExistsError):
+    with raises_refusal(ENDPOINT_EXISTS):
         registry.update(alice, "ep2", {"name": "ep1"})
     assert registry.update(alice, "ep2", {"name": "ep3", "public": True}).name == "ep3"
     assert registry.resolve(alice, "ep3", Permission.VIEW).public
@@ -122,7 +120,7 @@ def test_an_endpoint_without_a_name_is_called_by_its_id(alice: User) -> None:
     ],
 )  # fmt: skip
 def test_a_bad_field_is_refused_by_its_name(alice: User, field: str, value: object) -> None:
-    with pytest.raises(EndpointInvalidError) as refused:
+    with pytest.raises(InvalidFieldError) as refused:
         registry.create(alice, {field: value})
     assert refused.value.field == field
     assert not Endpoint.objects.exists()
@@ -130,9 +128,48 @@ def test_a_bad_field_is_refused_by_its_name(alice: User, field: str, value: obje
 
 def test_an_endpoint_with_a_bad_server_is_not_made_at_all(alice: User) -> None:
     spec = ServerSpec.parse("gsiftp://dtn.example.org")
-    with pytest.raises(ServerExistsError):
+    with raises_refusal(SERVER_EXISTS):
         registry.create(alice, {"name": "twice"}, [spec, spec])
     assert not Endpoint.objects.exists()
+
+
+NOT_PUBLIC = ("127.0.0.1", "localhost", "10.1.2.3", "192.168.0.9", "169.254.169.254", "[::1]", "[::ffff:127.0.0.1]")
+
+
+@pytest.mark.parametrize("host", NOT_PUBLIC)
+@pytest.mark.parametrize("scheme", ["ftp", "gsiftp", "sshftp", "sftp", "ssh", "ftpes"])
+def test_a_server_on_a_network_that_the_operator_has_not_opened_is_refused(
+    alice: User, ep1: Endpoint, scheme: str, host: str
+) -> None:
+    """With a key that is given nothing is read from it, and it is refused all the same."""
+    key = f"SHA256:{'A' * 43}" if scheme in ("sftp", "ssh", "ftpes") else ""
+    spec = ServerSpec.parse(f"{scheme}://{host}:2811", key)
+    (row,) = registry.servers(ep1)
+    for attempt in (
+        lambda: registry.create(alice, {"name": "inside"}, [spec]),
+        lambda: registry.add_server(alice, "ep1", spec),
+        lambda: registry.update_server(alice, "ep1", row.pk, spec),
+    ):
+        # A second server of another scheme is refused for that.
+        with pytest.raises((TargetRefusedError, InvalidFieldError)):
+            attempt()
+    with pytest.raises(TargetRefusedError, match="has not allowed port 2811"):
+        registry.create(alice, {"name": "inside"}, [spec])
+    assert [registry.server_uri(server) for server in registry.servers(ep1)] == ["ftp://ep1.example.org:2811"]
+    assert Endpoint.objects.count() == 1
+
+
+def test_a_server_on_a_network_that_the_operator_has_opened_is_registered(alice: User, settings: Any) -> None:
+    settings.ALLOW_TARGETS = parse_openings("127.0.0.1:2811")
+    endpoint = registry.create(alice, {"name": "inside"}, [ServerSpec.parse("gsiftp://127.0.0.1:2811")])
+    assert len(registry.servers(endpoint)) == 1
+    with pytest.raises(TargetRefusedError):
+        registry.add_server(alice, "inside", ServerSpec.parse("gsiftp://127.0.0.1:2812"))
+
+
+def test_a_server_whose_name_has_no_address_yet_is_registered(alice: User) -> None:
+    endpoint = registry.create(alice, {"name": "later"}, [ServerSpec.parse("gsiftp://later.invalid")])
+    assert [server.hostname for server in registry.servers(endpoint)] == ["later.invalid"]
 
 
 @pytest.mark.parametrize(
@@ -160,7 +197,7 @@ def test_the_address_of_a_server_is_read_and_written(uri: str, hostname: str, po
     ],
 )  # fmt: skip
 def test_what_is_no_address_of_a_server_is_refused(uri: str) -> None:
-    with pytest.raises(EndpointInvalidError):
+    with pytest.raises(InvalidFieldError):
         ServerSpec.parse(uri)
 
 
@@ -170,9 +207,9 @@ def test_servers_are_added_and_removed(alice: User, ep1: Endpoint, ep2: Endpoint
         "ftp://ep1.example.org:2811",
         "ftp://dtn2.example.org:2811",
     ]
-    with pytest.raises(ServerExistsError):
+    with raises_refusal(SERVER_EXISTS):
         registry.add_server(alice, "ep1", ServerSpec.parse("ftp://dtn2.example.org:2811"))
-    with pytest.raises(ServerNotFoundError):
+    with pytest.raises(NotFoundError):
         registry.remove_server(alice, "ep2", added.pk)
     registry.remove_server(alice, "ep1", added.pk)
     assert len(registry.servers(ep1)) == 1
@@ -180,12 +217,12 @@ def test_servers_are_added_and_removed(alice: User, ep1: Endpoint, ep2: Endpoint
 
 def test_all_servers_of_an_endpoint_have_one_scheme(alice: User, ep1: Endpoint) -> None:
     gsi, ftp = ServerSpec.parse("gsiftp://dtn.example.org"), ServerSpec.parse("ftp://dtn.example.org")
-    with pytest.raises(EndpointInvalidError, match="ftp and gsiftp"):
+    with pytest.raises(InvalidFieldError, match="ftp and gsiftp"):
         registry.create(alice, {"name": "mixed"}, [gsi, ftp])
-    with pytest.raises(EndpointInvalidError, match="ftp and gsiftp"):
+    with pytest.raises(InvalidFieldError, match="ftp and gsiftp"):
         registry.add_server(alice, "ep1", gsi)
     added = registry.add_server(alice, "ep1", ftp)
-    with pytest.raises(EndpointInvalidError, match="ftp and gsiftp"):
+    with pytest.raises(InvalidFieldError, match="ftp and gsiftp"):
         registry.update_server(alice, "ep1", added.pk, gsi)
     registry.remove_server(alice, "ep1", ep1.servers.exclude(pk=added.pk).get().pk)
     registry.update_server(alice, "ep1", added.pk, gsi)
@@ -277,20 +314,20 @@ def test_only_endpoints_of_ssh_servers_have_a_jump_host(alice: User, scheme: str
     subject = PINNED if scheme in ("sftp", "sshftp", "ftpes") else ""
     other, ssh = ServerSpec("inner", 2222, scheme, subject), ServerSpec("inner", 22, "ssh", PINNED)
     registry.create(alice, {"name": "bastion"}, [ServerSpec("gate.example.org", 22, "ssh", PINNED)])
-    refusal = f"Only ssh servers are reached through a jump host; an {scheme} server"
-    with pytest.raises(EndpointInvalidError, match=refusal):
+    refusal = f"Only ssh servers are reached through a jump host: {scheme} servers would"
+    with pytest.raises(InvalidFieldError, match=refusal):
         registry.create(alice, {"name": "inner", "jump_host": "bastion"}, [other])
     assert not Endpoint.objects.filter(name="inner").exists()
 
     registry.create(alice, {"name": "inner"}, [other])
-    with pytest.raises(EndpointInvalidError, match=refusal):
+    with pytest.raises(InvalidFieldError, match=refusal):
         registry.update(alice, "inner", {"jump_host": "bastion"})
     [row] = registry.servers(registry.resolve(alice, "inner", Permission.MANAGE))
     registry.update_server(alice, "inner", row.pk, ssh)
     registry.update(alice, "inner", {"jump_host": "bastion"})
-    with pytest.raises(EndpointInvalidError, match=refusal):
+    with pytest.raises(InvalidFieldError, match=refusal):
         registry.update_server(alice, "inner", row.pk, other)
     registry.remove_server(alice, "inner", row.pk)
-    with pytest.raises(EndpointInvalidError, match=refusal):
+    with pytest.raises(InvalidFieldError, match=refusal):
         registry.add_server(alice, "inner", other)
     registry.add_server(alice, "inner", ssh)

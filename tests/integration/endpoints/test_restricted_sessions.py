@@ -10,13 +10,7 @@ import pytest
 
 from endpoints import bookmarks, managed_endpoints, operations, pause_rules, registry
 from endpoints.activation import services as activation
-from endpoints.errors import (
-    BookmarkNotFoundError,
-    EndpointNotFoundError,
-    EndpointsFixedError,
-    NotPermittedError,
-    PauseRuleNotFoundError,
-)
+from endpoints.errors import ENDPOINTS_FIXED, BookmarkNotFoundError, EndpointNotFoundError, NotPermittedError
 from endpoints.files import downloads
 from endpoints.files.uploads import Upload
 from endpoints.models import Endpoint
@@ -24,11 +18,13 @@ from endpoints.permissions import Permission, in_reach, is_restricted, may, rest
 from endpoints.registry import SearchFilters, SearchScope, ServerSpec
 from endpoints.sharing import access, access_rules, roles, shares
 from endpoints.sharing.access_rules import RuleSpec
+from identity.error_categories import NotFoundError
 from identity.models import User
 from tests.integration.cast import submit, submit_delete, transfer_request
 from tests.integration.shared import give, make_share
+from tests.refusals import raises_refusal
 from transferapi.tasks import moves, queries, removal, submission
-from transferapi.tasks.errors import RequestError, TaskNotFoundError, TasksNotPermittedError, TooManyPendingError
+from transferapi.tasks.errors import TASKS_NOT_PERMITTED, TOO_MANY_PENDING, RequestError, TaskNotFoundError
 from transferapi.tasks.forecast import services as forecast
 from transferapi.tasks.forecast.model import ForecastWork
 from transferapi.tasks.managers import actions, managed_tasks, pauses
@@ -151,9 +147,9 @@ def test_no_search_finds_another_endpoint(alice: User, ep1: Endpoint, share: End
 def test_a_restricted_session_creates_no_endpoint_and_no_share(alice: User, ep1: Endpoint) -> None:
     """It could not reach the new one; and a share would give others what the key was restricted to."""
     with restricted_to([ep1.pk]):
-        with pytest.raises(EndpointsFixedError):
+        with raises_refusal(ENDPOINTS_FIXED):
             registry.create(alice, {"name": "new"}, [ServerSpec.parse("ftp://new.example.org")])
-        with pytest.raises(EndpointsFixedError):
+        with raises_refusal(ENDPOINTS_FIXED):
             shares.create(alice, "ep1", "/folder/", {"name": "new"})
     assert Endpoint.objects.count() == 1
 
@@ -187,7 +183,7 @@ def test_pause_rules_of_other_endpoints_are_not_there(alice: User, ep1: Endpoint
     with restricted_to([ep1.pk]):
         assert pause_rules.listed(alice) == []
         for forbidden in (pause_rules.get, pause_rules.delete):
-            with pytest.raises(PauseRuleNotFoundError):
+            with pytest.raises(NotFoundError):
                 forbidden(alice, str(rule.pk))
 
 
@@ -264,7 +260,7 @@ def test_lists_have_only_the_tasks_within_the_restriction(alice: User, ep1: Endp
         named = queries.list_tasks(alice, TaskFilter(task_ids=[task.pk for task in hidden_tasks]))
         assert (named.rows, named.total) == ([], 0)
         assert queries.endpoints_of(alice, unfinished=True) == {ep1.pk}
-        with pytest.raises(TasksNotPermittedError):
+        with raises_refusal(TASKS_NOT_PERMITTED):
             managed_tasks.list_tasks(alice, ManagedTaskFilter(task_ids=[hidden_tasks[0].pk]))
         overseen, _ = managed_tasks.list_tasks(alice, ManagedTaskFilter(endpoint="ep1"))
         assert {seen.task.pk for seen in overseen} == {task.pk for task in mine}
@@ -276,7 +272,7 @@ def test_tasks_out_of_sight_still_count_for_the_limit_of_a_user(
 ) -> None:
     monkeypatch.setattr(submission, "MAX_PENDING", 1)
     submit(alice, ep2, ep2)
-    with restricted_to([ep1.pk]), pytest.raises(TooManyPendingError):
+    with restricted_to([ep1.pk]), raises_refusal(TOO_MANY_PENDING):
         submit(alice, ep1, ep1)
 
 

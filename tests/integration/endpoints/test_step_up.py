@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 
 from endpoints import assurance, registry
-from endpoints.errors import EndpointInvalidError, StepUpRequiredError
+from endpoints.errors import StepUpRequiredError
 from endpoints.models import Endpoint
 from endpoints.permissions import Permission
 from endpoints.sharing import access_rules, shares
 from endpoints.sharing.access_rules import RuleSpec
 from identity import linked_identities as linked
 from identity import tokens, user_names
+from identity.error_categories import InvalidFieldError
 from identity.models import LinkedIdentity, OneTimeCodeSecret, User
 from identity.proven_identities import Proven
 from identity.sign_in_proof import Background, Present, SignInProof, proven_by
@@ -111,6 +112,22 @@ def test_a_name_of_this_service_is_of_its_domain(alice: User, ep1: Endpoint, set
         assert registry.resolve(alice, "ep1", Permission.BROWSE) == ep1
 
 
+@pytest.mark.parametrize("found", [lambda: signed_in(identity="alice@example.org"), Background], ids=["now", "timer"])
+def test_a_user_name_with_the_domain_of_somebody_else_proves_nothing_about_that_domain(
+    alice: User, ep1: Endpoint, found: Callable[[], Present]
+) -> None:
+    """A directory may name its users as it likes: the name is one of the demanded domain once a provider says so."""
+    User.objects.filter(pk=alice.pk).update(username="alice@example.org")
+    alice.refresh_from_db()
+    assert user_names.identity_name(alice) == "alice@example.org"
+    demand(ep1, authentication_domains=["example.org"])
+    with proven_by(found):
+        with pytest.raises(StepUpRequiredError):
+            registry.resolve(alice, str(ep1.pk), Permission.BROWSE)
+        link(alice)
+        assert registry.resolve(alice, str(ep1.pk), Permission.BROWSE) == ep1
+
+
 @pytest.mark.parametrize(("way", "is_enough"), [
     ("passkey", True), ("second", True), ("code", True), ("password", False), ("provider", False), ("link", False),
     ("certificate", False), ("", False),
@@ -162,13 +179,13 @@ def test_a_timer_that_is_older_than_the_demand_goes_on_only_for_who_could_meet_i
     timer = timers.create(alice, name=None, plan=plan, request=transfer_request(ep1, ep2))
     assert run_timer(timer) == ""
     demand(ep1, authentication_domains=["example.org"], authentication_timeout_mins=30)
-    assert run_timer(timer) == "PermissionDenied"
+    assert run_timer(timer) == "AuthorizationRequired"
     row = link(alice)
     assert run_timer(timer) == ""
     linked.unlink(alice, row.pk)
-    assert run_timer(timer) == "PermissionDenied"
+    assert run_timer(timer) == "AuthorizationRequired"
     demand(ep1, authentication_domains=None, mfa_required=True)
-    assert run_timer(timer) == "PermissionDenied"
+    assert run_timer(timer) == "AuthorizationRequired"
     OneTimeCodeSecret.objects.create(user=alice, key_id="k", sealed=b"s", confirmed_at=datetime.now(UTC))
     assert run_timer(timer) == ""
     demand(ep1, mfa_required=False, authentication_timeout_mins=1)
@@ -199,7 +216,7 @@ def test_tasks_that_were_submitted_go_on(alice: User, ep1: Endpoint, ep2: Endpoi
     ],
 )
 def test_a_demand_that_is_none_is_refused(alice: User, ep1: Endpoint, fields: dict[str, object]) -> None:
-    with pytest.raises(EndpointInvalidError):
+    with pytest.raises(InvalidFieldError):
         registry.update(alice, "ep1", fields)
 
 

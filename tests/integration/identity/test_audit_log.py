@@ -17,8 +17,9 @@ from identity.audit import What
 from identity.audit_export import Selection
 from identity.clock import moment
 from identity.models import AuditEvent, User
-from identity.users import NotStaffError
+from identity.users import NOT_STAFF
 from tests.integration.pages import PASSWORD, Browser
+from tests.refusals import raises_refusal
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("passwords")]
 
@@ -162,7 +163,7 @@ def test_one_user_does_not_fill_the_log(alice: User, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(audit, "MOST_ACTS", 2)
     for _ in range(2):
         audit.record_act(What.ROLE_GIVEN, alice, actor=alice)
-    with pytest.raises(audit.TooManyActsError):
+    with raises_refusal(audit.TOO_MANY_ACTS):
         audit.record_act(What.ROLE_GIVEN, alice, actor=alice)
     for _ in range(5):
         audit.record_once(What.TOKENS_GIVEN, alice, "a client", {"grant": "refresh_token"})
@@ -180,9 +181,9 @@ def staff(alice: User) -> User:
 
 
 def test_only_staff_read_the_log(bob: User) -> None:
-    with pytest.raises(NotStaffError):
+    with raises_refusal(NOT_STAFF):
         audit_export.page(bob, Selection())
-    with pytest.raises(NotStaffError):
+    with raises_refusal(NOT_STAFF):
         audit_export.export(bob, Selection(), "jsonl")
     assert not acts()
 

@@ -13,15 +13,17 @@ from endpoints.models import Endpoint, Role
 from endpoints.sharing import roles
 from identity import deactivation, password_sign_in, ssh_keys, tokens, users
 from identity.clock import moment
-from identity.deactivation import NotDeactivatedError, StaffStaysError
+from identity.deactivation import NOT_DEACTIVATED, STAFF_STAYS
+from identity.error_categories import NotFoundError
 from identity.hidden import Secret
 from identity.models import ApiToken, AuditEvent, SshPublicKey, User, UserSession
 from identity.provider import applications, bearer, issue, scopes
-from identity.users import NotStaffError, OwnAccountError, UserNotFoundError
+from identity.users import NOT_STAFF, OWN_ACCOUNT
 from tests.integration.cast import submit, take
 from tests.integration.identity.test_ssh_keys import new_line
 from tests.integration.pages import PASSWORD, Browser
 from tests.integration.rest import Api
+from tests.refusals import raises_refusal
 from transferapi.tasks import ended_accounts
 from transferapi.tasks.models import Task
 from transferapi.tasks.states import Phase
@@ -102,14 +104,14 @@ def test_tasks_of_others_go_on(alice: User, staff: User, public: Endpoint, ep1: 
 
 def test_who_may_deactivate(alice: User, staff: User, charlie: User) -> None:
     for call in (deactivation.deactivate, deactivation.activate, deactivation.delete):
-        with pytest.raises(NotStaffError):
+        with raises_refusal(NOT_STAFF):
             call(charlie, alice)
-    with pytest.raises(OwnAccountError):
+    with raises_refusal(OWN_ACCOUNT):
         deactivation.deactivate(staff, staff)
-    with pytest.raises(StaffStaysError):
+    with raises_refusal(STAFF_STAYS):
         deactivation.deactivate_own(staff)
     for ref in (uuid.uuid4(), "x", "\0"):
-        with pytest.raises(UserNotFoundError):
+        with pytest.raises(NotFoundError):
             deactivation.find(staff, ref)
     assert not deactivation.deactivate_own(charlie).is_active
     assert not AuditEvent.objects.filter(username="alice", what__startswith="user_").exists()
@@ -131,7 +133,7 @@ def test_a_deleted_user_leaves_the_id_and_the_audit_log(
     roles.create(staff, str(public.pk), "identity", str(alice.pk), "activity_monitor")
     applications.make(alice, applications.ApplicationSpec("portal"))
     task = submit(alice, ep1, ep2)
-    with pytest.raises(NotDeactivatedError):
+    with raises_refusal(NOT_DEACTIVATED):
         deactivation.delete(staff, alice)
     deactivation.deactivate(staff, alice)
     deactivation.delete(staff, alice)
@@ -143,7 +145,7 @@ def test_a_deleted_user_leaves_the_id_and_the_audit_log(
     assert not Role.objects.filter(principal=row.pk).exists()
     assert not Application.objects.filter(user=row).exists()
     assert AuditEvent.objects.get(what="user_deleted").username == "alice"
-    with pytest.raises(UserNotFoundError):
+    with pytest.raises(NotFoundError):
         deactivation.find(staff, alice.pk)
     # The name is free again, and nothing of the old account comes with it.
     assert users.add("alice", users.UserDetails()).pk != row.pk

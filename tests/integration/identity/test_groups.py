@@ -233,7 +233,9 @@ def test_nobody_comes_in_where_nobody_may_ask(alice: User, bob: User, group: Gro
     assert act(bob, group, MembershipVerb.JOIN) == ["active"]
 
 
-def test_adding_needs_no_answer_but_that_he_allows_it(alice: User, bob: User, charlie: User, group: Group) -> None:
+def test_adding_needs_no_answer_but_that_the_user_allows_it(
+    alice: User, bob: User, charlie: User, group: Group
+) -> None:
     groups.set_allows_adding(charlie, False)
     assert (groups.allows_adding(bob), groups.allows_adding(charlie)) == (True, False)
     assert act(alice, group, MembershipVerb.ADD, bob, charlie) == ["active", "ADD_NOT_ALLOWED"]
@@ -349,7 +351,7 @@ def test_of_two_admins_who_leave_at_once_one_stays(alice: User, bob: User, group
     assert sorted(found) == [["LAST_ADMIN"], ["left"]]
 
 
-def test_the_actions_that_are_told_to_be_possible_are(alice: User, bob: User, group: Group) -> None:
+def test_the_actions_that_are_reported_to_be_possible_are(alice: User, bob: User, group: Group) -> None:
     policies(alice, group, group_visibility="authenticated", join_requests=True)
 
     def told(user: User) -> set[str]:
@@ -427,7 +429,7 @@ def test_a_group_wants_to_know_before_it_lets_in(alice: User, bob: User, charlie
     assert act(charlie, group, MembershipVerb.ACCEPT) == ["active"]
 
 
-def test_only_who_is_on_the_way_in_tells_of_himself(alice: User, bob: User, group: Group) -> None:
+def test_only_who_is_joining_may_answer_the_questions_of_a_group(alice: User, bob: User, group: Group) -> None:
     policies(alice, group, group_visibility="authenticated")
     with pytest.raises(GroupForbiddenError):
         groups.set_fields(bob, group.pk, {"city": "Oslo"})

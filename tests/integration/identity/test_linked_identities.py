@@ -15,26 +15,29 @@ from endpoints.permissions import Permission, may, visible
 from endpoints.sharing import access_rules, roles, shares
 from identity import certificate_subjects, linked_identities, shown_names, sign_up, tokens
 from identity.hidden import Secret
-from identity.models import AuditEvent, LinkedIdentity, User
+from identity.models import AuditEvent, LinkedIdentity, ScimClient, User
 from identity.proven_identities import (
+    LAST_WAY_IN,
     MAX_SUBJECT,
     IdentityInactiveError,
     IdentityNotFoundError,
     IdentityNotUsableError,
     IdentityTakenError,
-    LastWayInError,
     ProofTooOldError,
     Proven,
     TooManyIdentitiesError,
     name_at,
 )
 from identity.provider import identities
-from identity.sign_up import AccountExistsError, AddressNotProvenError, SignUpClosedError
+from identity.scim import users as scim_users
+from identity.scim.users import UserChange
+from identity.sign_up import ADDRESS_NOT_PROVEN, SIGN_UP_CLOSED, AccountExistsError
 from identity.sign_up_policy import parse
 from tests.integration.cast import all_at_once, make_endpoint
 from tests.integration.pages import Browser
 from tests.integration.provider import CALLBACK, App, get, make
 from tests.integration.rest import Answer, Api, assert_error, read
+from tests.refusals import raises_refusal
 
 KEYCLOAK, UNIVERSITY = "oidc:https://id.example.org/realms/lab", "saml:https://idp.example.edu/idp"
 
@@ -95,7 +98,7 @@ def test_a_deactivated_person_does_not_come_back_by_another_identity(alice: User
         linked_identities.sign_up(again, "alice2")
     assert not User.objects.filter(username="alice2").exists()
     # Nobody learns of the account without a proof of the address.
-    with pytest.raises(AddressNotProvenError):
+    with raises_refusal(ADDRESS_NOT_PROVEN):
         linked_identities.sign_up(proof("s-3", UNIVERSITY, email="alice@example.org", email_verified=False), "alice3")
 
 
@@ -110,10 +113,10 @@ def test_of_two_identities_with_one_address_that_sign_up_at_once_one_has_an_acco
 
 def test_signing_up_makes_a_user_without_a_password_whose_identity_is_primary(db: None, settings: Any) -> None:
     verified = proof(name="Al Liddell", email="al@example.org", email_verified=True)
-    with pytest.raises(SignUpClosedError):
+    with raises_refusal(SIGN_UP_CLOSED):
         linked_identities.sign_up(verified, "liddell")
     settings.SIGN_UP = parse("domain:example.org")
-    with pytest.raises(AddressNotProvenError):
+    with raises_refusal(ADDRESS_NOT_PROVEN):
         linked_identities.sign_up(proof(email="al@example.org", email_verified=False), "liddell")
     user = linked_identities.sign_up(verified, "liddell")
     assert (user.username, user.get_full_name(), user.has_usable_password()) == ("liddell", "Al Liddell", False)
@@ -159,11 +162,11 @@ def test_the_last_way_to_sign_in_stays(alice: User) -> None:
     alice.set_unusable_password()
     alice.save()
     first = linked_identities.link(alice, proof(), time.time())
-    with pytest.raises(LastWayInError):
+    with raises_refusal(LAST_WAY_IN):
         linked_identities.unlink(alice, first.pk)
     second = linked_identities.link(alice, proof("s-2"), time.time())
     linked_identities.unlink(alice, first.pk)
-    with pytest.raises(LastWayInError):
+    with raises_refusal(LAST_WAY_IN):
         linked_identities.unlink(alice, second.pk)
     assert linked_identities.sign_in(proof()) is None
     certificate_subjects.add(alice, "/O=Grid/CN=Alice", proven=["/O=Grid/CN=Alice"])
@@ -175,7 +178,7 @@ def test_two_requests_do_not_remove_the_last_two_ways(django_user_model: Any) ->
     user = User.objects.create(username="alice", password="!")
     rows = [linked_identities.link(user, proof(f"s-{number}"), time.time()) for number in range(2)]
     ended = all_at_once([partial(linked_identities.unlink, user, row.pk) for row in rows])
-    assert sorted(type(one).__name__ for one in ended) == ["LastWayInError", "NoneType"]
+    assert sorted(type(one).__name__ for one in ended) == ["LinkedIdentityError", "NoneType"]
 
 
 @pytest.mark.django_db(transaction=True)
@@ -237,6 +240,18 @@ def test_a_name_that_two_providers_give_names_nobody(alice: User, bob: User) -> 
     linked_identities.link(alice, proof(), time.time())
     linked_identities.link(bob, proof(provider=UNIVERSITY), time.time())
     assert linked_identities.by_username(["al@example.org", "\0"]) == {}
+
+
+def test_a_user_name_of_a_directory_takes_no_proven_name_from_anybody(alice: User, bob: User, charlie: User) -> None:
+    """Else one organisation names a user as somebody of another one, and gets what is shared with that person."""
+    linked_identities.link(bob, proof(), time.time())
+    squatter = scim_users.create(ScimClient.objects.create(name="lab", max_users=9), UserChange("al@example.org")).user
+    assert identities.by_username(["al@example.org"]) == [bob]
+    [found] = Api(alice, root="").get("/v2/api/identities?usernames=al@example.org").body["identities"]
+    assert found["id"] != str(squatter.pk)
+    # Where nobody has proven it, the user is found by it, as before.
+    linked_identities.unlink(bob, linked_identities.of(bob)[0].pk, may_be_last=True)
+    assert identities.by_username(["al@example.org"]) == [squatter]
 
 
 def test_a_user_has_a_bounded_number(alice: User) -> None:

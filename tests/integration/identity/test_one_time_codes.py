@@ -5,22 +5,23 @@ from __future__ import annotations
 import base64
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from django.core.cache import cache
-from django.db import connection
+from django.db import connection, transaction
 
 from identity import one_time_codes, password_sign_in
 from identity.hidden import Secret
 from identity.models import OneTimeCodeSecret, RecoveryCode, User
 from identity.one_time_codes import (
-    CodesEnabledError,
-    CodesNotEnabledError,
-    CodesUnreadableError,
-    CodeUsedError,
-    CodeWrongError,
+    CODE_USED,
+    CODE_WRONG,
+    CODES_ENABLED,
+    CODES_NOT_ENABLED,
+    CODES_UNREADABLE,
     OneTimeCodeError,
 )
 from identity.password_sign_in import (
@@ -36,7 +37,10 @@ from identity.password_sign_in import (
 from identity.vault import rotation
 from identity.vault.errors import VaultKeyNotConfiguredError
 from identity.vault.keys import new_key, parse_keys
+from tests.database import is_waiting
 from tests.integration.pages import PASSWORD
+from tests.refusals import raises_refusal
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("passwords")]
 HERE = "198.51.100.7"
@@ -76,7 +80,7 @@ def test_a_user_signs_in_with_password_and_code_from_the_first_code_on(alice: Us
     phone = Phone(one_time_codes.begin_enrolment(alice).secret)
     assert (one_time_codes.enabled(alice), one_time_codes.enrolling(alice)) == (False, True)
     assert password_sign_in.sign_in("alice", Secret(PASSWORD), HERE) == alice
-    with pytest.raises(CodeWrongError):
+    with raises_refusal(CODE_WRONG):
         one_time_codes.confirm(alice, phone.wrong())
     recovery = one_time_codes.confirm(alice, phone.code())
     assert (one_time_codes.enabled(alice), one_time_codes.enrolling(alice)) == (True, False)
@@ -103,7 +107,7 @@ def test_no_code_is_accepted_twice_and_none_before_the_last(alice: User, phone: 
     next_one, present = phone.code(+1), phone.code()
     one_time_codes.verify(alice, next_one)
     for code in (next_one, present):
-        with pytest.raises(CodeUsedError):
+        with raises_refusal(CODE_USED):
             one_time_codes.verify(alice, code)
 
 
@@ -111,7 +115,7 @@ def test_the_code_of_the_enrolment_is_used_up(alice: User) -> None:
     phone = Phone(one_time_codes.begin_enrolment(alice).secret)
     code = phone.code()
     one_time_codes.confirm(alice, code)
-    with pytest.raises(CodeUsedError):
+    with raises_refusal(CODE_USED):
         one_time_codes.verify(alice, code)
 
 
@@ -143,7 +147,7 @@ def test_of_many_sign_ins_at_once_with_one_code_one_succeeds(alice: User, phone:
     "given", ["", "1", "1234567", "１２３４５６", "abcdef", "\0" * 6, "-" * 64, "9" * 1_000_000, "\ud800", "aaaa-" * 4]
 )
 def test_text_that_is_no_code_is_refused(alice: User, phone: Phone, given: str) -> None:
-    with pytest.raises(CodeWrongError):
+    with raises_refusal(CODE_WRONG):
         one_time_codes.verify(alice, Secret(given))
 
 
@@ -156,7 +160,7 @@ def test_a_recovery_code_signs_in_once_and_only_its_user(alice: User, bob: User,
     code = one_time_codes.new_recovery_codes(alice)[3]
     other = Phone(one_time_codes.begin_enrolment(bob).secret)
     one_time_codes.confirm(bob, other.code())
-    with pytest.raises(CodeWrongError):
+    with raises_refusal(CODE_WRONG):
         one_time_codes.verify(bob, code)
     assert password_sign_in.finish(password_of(alice), Secret(code.value.upper()), HERE) == alice
     assert one_time_codes.recovery_codes_left(alice) == 9
@@ -167,7 +171,7 @@ def test_a_recovery_code_signs_in_once_and_only_its_user(alice: User, bob: User,
 def test_new_recovery_codes_end_the_old_ones_and_no_code_is_stored_in_the_clear(alice: User, phone: Phone) -> None:
     old = one_time_codes.new_recovery_codes(alice)[0]
     new = one_time_codes.new_recovery_codes(alice)[0]
-    with pytest.raises(CodeWrongError):
+    with raises_refusal(CODE_WRONG):
         one_time_codes.verify(alice, old)
     row = OneTimeCodeSecret.objects.get(user=alice)
     kept = b"".join([bytes(row.sealed), *(bytes(one.digest) for one in RecoveryCode.objects.all())])
@@ -185,24 +189,24 @@ def test_codes_are_turned_off_with_all_that_belongs_to_them(alice: User, phone: 
         lambda: one_time_codes.verify(alice, phone.code()),
         lambda: one_time_codes.new_recovery_codes(alice),
     ):
-        with pytest.raises(CodesNotEnabledError):
+        with raises_refusal(CODES_NOT_ENABLED):
             forbidden()
 
 
 def test_a_second_enrolment_replaces_one_that_was_not_confirmed_and_no_other(alice: User) -> None:
     first = Phone(one_time_codes.begin_enrolment(alice).secret)
     second = Phone(one_time_codes.begin_enrolment(alice).secret)
-    with pytest.raises(CodeWrongError):
+    with raises_refusal(CODE_WRONG):
         one_time_codes.confirm(alice, first.code())
     one_time_codes.confirm(alice, second.code())
-    with pytest.raises(CodesEnabledError):
+    with raises_refusal(CODES_ENABLED):
         one_time_codes.begin_enrolment(alice)
-    with pytest.raises(CodesEnabledError):
+    with raises_refusal(CODES_ENABLED):
         one_time_codes.confirm(alice, second.code(+1))
 
 
 def test_without_an_enrolment_nothing_is_confirmed(alice: User) -> None:
-    with pytest.raises(CodesNotEnabledError):
+    with raises_refusal(CODES_NOT_ENABLED):
         one_time_codes.confirm(alice, Secret("123456"))
 
 
@@ -218,7 +222,7 @@ def test_the_secret_is_sealed_anew_with_the_vault(alice: User, phone: Phone, set
 def test_a_lost_vault_key_refuses_codes_and_leaves_recovery_codes(alice: User, phone: Phone, settings: Any) -> None:
     recovery = one_time_codes.new_recovery_codes(alice)[0]
     settings.VAULT_KEYS = parse_keys(new_key())
-    with pytest.raises(CodesUnreadableError):
+    with raises_refusal(CODES_UNREADABLE):
         one_time_codes.verify(alice, phone.code())
     one_time_codes.verify(alice, recovery)
 
@@ -234,7 +238,7 @@ def test_a_secret_in_the_row_of_another_user_opens_nothing(alice: User, bob: Use
     other = Phone(one_time_codes.begin_enrolment(bob).secret)
     stolen = OneTimeCodeSecret.objects.get(user=bob).sealed
     OneTimeCodeSecret.objects.filter(user=alice).update(sealed=stolen)
-    with pytest.raises(CodesUnreadableError):
+    with raises_refusal(CODES_UNREADABLE):
         one_time_codes.verify(alice, other.code())
 
 
@@ -269,6 +273,59 @@ def test_a_patient_flood_is_stopped_for_the_day(alice: User, phone: Phone, monke
     with pytest.raises(TooManyAttemptsError) as caught:
         password_sign_in.finish(pending, phone.code(), "203.0.113.99")
     assert caught.value.seconds == password_sign_in.DAY
+
+
+def test_a_patient_flood_from_a_browser_of_before_is_stopped_for_the_day(
+    alice: User, phone: Phone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A browser that alice has shared with others has her device token, and may have seen her password."""
+    monkeypatch.setattr(password_sign_in, "MOST_CODES_OF_A_DAY", 3)
+    shared, own = password_sign_in.new_device(alice), password_sign_in.new_device(alice)
+    pending = password_of(alice)
+    for _ in range(3):
+        with pytest.raises(CodeRefusedError):
+            password_sign_in.finish(pending, phone.wrong(), HERE, shared)
+        cache.delete(password_sign_in._counter("device", password_sign_in.device_of(shared, "alice")))
+    with pytest.raises(TooManyAttemptsError) as caught:
+        password_sign_in.finish(pending, phone.code(), HERE, shared)
+    assert caught.value.seconds == password_sign_in.DAY
+    # Nobody shuts her out of her own browser, or of a new one.
+    assert password_sign_in.finish(pending, phone.code(), HERE, own) == alice
+    assert password_sign_in.finish(pending, phone.code(+1), HERE) == alice
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("change", [one_time_codes.begin_enrolment, one_time_codes.turn_off])
+def test_codes_that_are_confirmed_at_this_moment_are_not_lost_by_another_request(
+    alice: User, change: Callable[[User], object]
+) -> None:
+    """Else the page says that codes are on, and the password alone signs in; or recovery codes of nothing stay."""
+    phone = Phone(one_time_codes.begin_enrolment(alice).secret)
+    confirmed, outcome = threading.Event(), []
+
+    def meanwhile() -> None:
+        try:
+            confirmed.wait(30)
+            change(alice)
+        except OneTimeCodeError as error:
+            outcome.append(error.refusal)
+        finally:
+            connection.close()
+
+    other = threading.Thread(target=meanwhile)
+    other.start()
+    with transaction.atomic():
+        one_time_codes.confirm(alice, phone.code())
+        confirmed.set()
+        eventually(is_waiting)
+    other.join(30)
+    if change is one_time_codes.begin_enrolment:
+        assert outcome == [CODES_ENABLED]
+        assert one_time_codes.enabled(alice)
+        assert one_time_codes.recovery_codes_left(alice) == 10
+    else:
+        assert not one_time_codes.enabled(alice)
+        assert one_time_codes.recovery_codes_left(alice) == 0
 
 
 def test_a_right_password_alone_does_not_reset_the_counter(alice: User, phone: Phone) -> None:

@@ -11,14 +11,14 @@ pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("passwords")]
 
 
 def test_sign_ins_refusals_and_sign_outs_are_lines_of_the_log(alice: User, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("INFO", "identity.sign_in_log")
+    caplog.set_level("INFO", "identity.audit")
     browser = Browser()
     for username, password in (("alice", "wrong words"), ("my password\nby mistake", "x"), ("alice", PASSWORD)):
         browser.get("/signin")
         browser.post("/signin", username=username, password=password)
     browser.get("/account")
     browser.post("/signout")
-    told = [record.getMessage() for record in caplog.records if record.name == "identity.sign_in_log"]
+    told = [record.getMessage() for record in caplog.records if record.name == "identity.audit"]
     assert told == [
         "a password was refused: alice",
         "a password was refused: no such user",

@@ -12,16 +12,17 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from django.db import connection
 
 from identity import ssh_keys
+from identity.error_categories import RefusedError
 from identity.models import SshPublicKey, User
 from identity.ssh_public_keys import (
-    KeyExistsError,
+    KEY_EXISTS,
     KeyFieldInvalidError,
     KeyInvalidError,
     KeyNotFoundError,
     KeyRestrictions,
-    TooManyKeysError,
     checked,
 )
+from tests.refusals import raises_refusal
 
 HOUR = timedelta(hours=1)
 
@@ -145,20 +146,20 @@ def test_a_key_is_added_once_and_only_with_a_label_and_a_time_that_can_be(alice:
         ssh_keys.add(alice, f"{line}\n{new_line()}")
     key = ssh_keys.add(alice, f"{line} {'comment ' * 100}")
     assert len(key.label) == ssh_keys.MAX_LABEL
-    with pytest.raises(KeyExistsError) as caught:
+    with raises_refusal(KEY_EXISTS) as caught:
         ssh_keys.add(alice, line, "again", checked(["ls"], None))
-    assert caught.value.fingerprint == key.fingerprint
+    assert caught.value.facts == {"fingerprint": key.fingerprint}
 
 
 @pytest.mark.django_db(transaction=True)
 def test_concurrent_requests_do_not_pass_the_limit(alice: User, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ssh_keys, "MOST", 3)
-    refused: list[TooManyKeysError] = []
+    refused: list[RefusedError] = []
 
     def add() -> None:
         try:
             ssh_keys.add(alice, new_line())
-        except TooManyKeysError as error:
+        except RefusedError as error:
             refused.append(error)
         finally:
             connection.close()

@@ -11,9 +11,10 @@ import pytest
 
 from identity.models import PendingSecret, User
 from identity.vault import store as vault
-from identity.vault.errors import BadBindingError, VaultKeyMissingError, VaultSealBrokenError
+from identity.vault.errors import BAD_BINDING, VAULT_SEAL_BROKEN, VaultKeyMissingError
 from identity.vault.keys import new_key, parse_keys
 from tests.integration.cast import all_at_once
+from tests.refusals import raises_refusal
 
 EP1 = vault.endpoint_binding(uuid.uuid4())
 EP2 = vault.endpoint_binding(uuid.uuid4())
@@ -79,7 +80,7 @@ def test_with_tokens_there_may_be_several_and_only_the_token_takes_it(alice: Use
     assert b"two" not in b"".join(bytes(row.sealed) for row in PendingSecret.objects.all())
 
 
-def test_who_asks_without_end_loses_his_oldest(alice: User, bob: User, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_asks_without_end_loses_the_oldest_request(alice: User, bob: User, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vault, "MAX_PENDING", 3)
     keep(bob, token="bob's")
     for number in range(5):
@@ -102,18 +103,18 @@ def test_many_who_keep_at_once_leave_one(transactional_db: None, alice: User) ->
     assert PendingSecret.objects.count() == 1
 
 
-def test_one_that_cannot_be_opened_is_told_and_stays(alice: User, bob: User, settings: Any) -> None:
+def test_one_that_cannot_be_opened_is_reported_and_stays(alice: User, bob: User, settings: Any) -> None:
     keep(alice)
     keys, settings.VAULT_KEYS = settings.VAULT_KEYS, parse_keys(new_key())
     with pytest.raises(VaultKeyMissingError):
         take(alice)
     settings.VAULT_KEYS = keys
     PendingSecret.objects.update(user=bob)
-    with pytest.raises(VaultSealBrokenError):
+    with raises_refusal(VAULT_SEAL_BROKEN):
         take(bob)
     assert PendingSecret.objects.count() == 1
 
 
 def test_what_is_no_binding_is_refused(alice: User) -> None:
-    with pytest.raises(BadBindingError):
+    with raises_refusal(BAD_BINDING):
         keep(alice, "everything")

@@ -20,7 +20,7 @@ from tests.integration.cast import later, make_endpoint, submit
 from tests.integration.pages import PASSWORD, Browser
 from tests.integration.shared import make_share
 from transferapi.tasks.models import Task
-from webui.endpoints.activation import FORMS, LABELS
+from webui.endpoint_activation import FORMS, LABELS
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("passwords", "trusting")]
 

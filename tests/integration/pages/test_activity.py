@@ -204,7 +204,7 @@ def test_while_the_scan_runs_no_percentage_is_shown(browser: Browser, task: Task
     Task.objects.filter(pk=task.pk).update(files=12, bytes_total=5000, items_scanned=0, items_total=1)
     browser.get("/activity")
     assert "12 files found so far" in browser.text
-    assert re.search(r'<progress class="thin" data-field="percent" max="100" aria', browser.page)
+    assert re.search(r'<progress class="thin" data-field="percent" data-total="5000" max="100" aria', browser.page)
 
 
 def test_errors_are_grouped_by_cause_with_what_happens_next(browser: Browser, task: Task) -> None:
@@ -297,7 +297,6 @@ def test_a_task_is_renamed_extended_and_canceled_without_scripts(browser: Browse
         ("extend", {}),
         ("retry", {"submission_id": str(uuid.uuid4())}),
         ("again", {"submission_id": str(uuid.uuid4())}),
-        ("again", {"submission_id": "nonsense"}),
         ("remove", {}),
     ],
 )
@@ -328,11 +327,74 @@ def test_failed_files_are_sent_again_once_however_often_the_button_is_pressed(br
     assert new.options["verify_checksum"] is True
 
 
+def filled(browser: Browser) -> dict[str, str]:
+    """The fields of the form to run a task again, as the page has filled them."""
+    form = re.search(r'<form method="post" action="/activity/[^"]+/again".*?</form>', browser.page, re.DOTALL)
+    assert form is not None
+    fields = dict(re.findall(r'<input[^>]* name="(submission_id|label)" value="([^"]*)"', form[0]))
+    fields |= dict.fromkeys(re.findall(r'<input type="checkbox" name="(\w+)"[^>]* checked', form[0]), "on")
+    for name, inside in re.findall(r'<select[^>]* name="(\w+)">(.*?)</select>', form[0], re.DOTALL):
+        chosen = re.search(r'value="([^"]*)" selected', inside)
+        fields[name] = chosen[1] if chosen else re.findall(r'value="([^"]*)"', inside)[0]
+    return fields
+
+
+def test_run_again_opens_the_filled_form_and_takes_changes(
+    browser: Browser, alice: User, ep1: Endpoint, ep2: Endpoint
+) -> None:
+    asked = {"sync_level": 2, "encrypt_data": True, "recursive_symlinks": "copy", "verify_checksum": False}
+    old = submit(alice, ep1, ep2, ("/from/data/", "/to/other/"), label="Weekly", options=asked)
+    ended(old, "SUCCEEDED")
+    browser.get(f"/activity/{old.pk}/again")
+    assert Task.objects.count() == 1, "nothing is submitted before the form is sent"
+    for words in ("/from/data/", "/to/other/", "Symbolic links in folders"):
+        assert words in browser.text, words
+    fields = filled(browser)
+    assert (fields["label"], fields["sync_level"], fields["encrypt_data"]) == ("Weekly", "2", "on")
+    assert "verify_checksum" not in fields
+
+    browser.post(f"/activity/{old.pk}/again", **fields)
+    same = Task.objects.exclude(pk=old.pk).get()
+    assert (same.label, same.options) == (old.label, old.options)
+
+    browser.get(f"/activity/{old.pk}/again")
+    fields = {**filled(browser), "label": "Changed", "sync_level": "", "deadline_days": "7", "verify_checksum": "on"}
+    browser.post(f"/activity/{old.pk}/again", **fields)
+    new = Task.objects.exclude(pk__in=[old.pk, same.pk]).get()
+    assert (new.label, new.options["sync_level"], new.options["verify_checksum"]) == ("Changed", None, True)
+    assert new.options["recursive_symlinks"] == "copy"
+    assert new.deadline_is_fixed
+
+
+def test_a_mirror_runs_again_only_with_its_word(browser: Browser, alice: User, ep1: Endpoint, ep2: Endpoint) -> None:
+    mirror = {"delete_destination_extra": True}
+    old = submit(alice, ep1, ep2, ("/from/data/", "/to/data/"), options=mirror)
+    ended(old, "SUCCEEDED")
+    browser.get(f"/activity/{old.pk}/again")
+    fields = filled(browser)
+    assert browser.post(f"/activity/{old.pk}/again", **fields).status_code == 409
+    assert "to confirm" in browser.text
+    assert Task.objects.count() == 1
+    assert filled(browser) == fields, "the form keeps what was chosen, and its id"
+    assert browser.post(f"/activity/{old.pk}/again", **fields, typed="delete").status_code == 302
+    assert Task.objects.exclude(pk=old.pk).get().options == old.options
+
+
+def test_a_deletion_runs_again_after_its_form(browser: Browser, alice: User, ep1: Endpoint) -> None:
+    old = submit_delete(alice, ep1, label="old things")
+    ended(old, "SUCCEEDED")
+    browser.get(f"/activity/{old.pk}/again")
+    browser.post(f"/activity/{old.pk}/again", **filled(browser))
+    new = Task.objects.exclude(pk=old.pk).get()
+    assert (new.type, new.label, new.options) == ("DELETE", "old things", old.options)
+
+
 def test_a_task_that_is_done_runs_again_and_leaves_the_list(browser: Browser, task: Task) -> None:
     ended(task, "SUCCEEDED")
     browser.get(f"/activity/{task.pk}")
     assert "Run again" in browser.text
-    browser.post(f"/activity/{task.pk}/again", submission_id=str(uuid.uuid4()))
+    browser.get(f"/activity/{task.pk}/again")
+    browser.post(f"/activity/{task.pk}/again", **filled(browser))
     new = Task.objects.exclude(pk=task.pk).get()
     assert (new.label, new.options, new.items_total) == (task.label, task.options, 1)
     assert browser.post(f"/activity/{task.pk}/remove").headers["Location"] == "/activity"
@@ -389,3 +451,142 @@ def test_a_bar_whose_end_is_not_known_moves_only_while_the_task_does(browser: Br
         bars = re.findall(r"<progress[^>]*>", browser.page)
         assert bars
         assert all(("still" in bar) == (phase != "running") for bar in bars)
+
+
+# ---- a task that does not go on
+
+
+FULL = {"code": "NO_SPACE_LEFT", "side": "destination", "since": "2026-11-28T03:54:00+00:00"}
+
+
+@pytest.fixture
+def stalled(task: Task) -> Task:
+    """A task whose destination is full: 62 of 63 octets have arrived, and it is tried again in a minute."""
+    add_file(task, "large", code="NO_SPACE_LEFT", next_try_at=later(60), details="452 disk full")
+    Task.objects.filter(pk=task.pk).update(
+        phase="running",
+        files=1,
+        items_scanned=1,
+        bytes_total=63,
+        bytes_transferred=62,
+        last_progress_at=later(0),
+        nice_status="NO_SPACE_LEFT",
+        nice_status_details="No space left: 452 disk full.",
+        trouble={"files": {**FULL, "until": later(60).isoformat()}},
+    )
+    task.refresh_from_db()
+    return task
+
+
+@pytest.mark.parametrize("place", ["/activity", "/activity/latest", "/activity/{}"])
+def test_a_task_that_does_not_go_on_says_so_first_wherever_it_is_shown(
+    browser: Browser, stalled: Task, place: str
+) -> None:
+    browser.get(place.format(stalled.pk))
+    for words in (
+        "Stalled",
+        "No space left at alice#ep2 since 2026-11-28 03:54:00 UTC",
+        f"Next attempt at {datetime.fromisoformat((stalled.trouble or {})['files']['until']):%Y-%m-%d %H:%M:%S} UTC",
+    ):
+        assert words in browser.text, words
+    assert " left</dd>" not in browser.page
+    assert "remaining time" not in browser.text
+
+
+def test_the_title_of_the_page_says_that_a_task_does_not_go_on(browser: Browser, stalled: Task) -> None:
+    browser.get(f"/activity/{stalled.pk}")
+    assert re.search(r"<title>No space left: .*Run 1", browser.page)
+    assert "Time left" not in browser.text
+
+
+def test_a_cause_is_shown_once_on_the_page_of_a_task(browser: Browser, stalled: Task) -> None:
+    browser.get(f"/activity/{stalled.pk}")
+    assert browser.page.count("452 disk full") == 1
+    File.objects.filter(task=stalled).delete()
+    browser.get(f"/activity/{stalled.pk}")
+    assert browser.page.count("452 disk full") == 1
+    assert "Make room at the destination." in browser.text
+
+
+def test_an_attempt_whose_time_has_come_is_in_progress(browser: Browser, stalled: Task) -> None:
+    trouble = {"files": {**FULL, "until": later(-1).isoformat()}}
+    Task.objects.filter(pk=stalled.pk).update(trouble=trouble)
+    browser.get("/activity")
+    assert "An attempt is in progress." in browser.text
+
+
+def test_a_task_that_waits_for_a_credential_says_since_when_and_has_its_button(
+    browser: Browser, task: Task, alice: User
+) -> None:
+    Task.objects.filter(pk=task.pk).update(
+        status="INACTIVE",
+        phase="suspended",
+        waits_at=task.source_id,
+        suspended_at=datetime(2026, 11, 28, 3, 54, tzinfo=UTC),
+        nice_status="NO_CREDENTIALS",
+        nice_status_details="Activate alice#ep1, or by POST https://example.org/v0.10.",
+    )
+    browser.get(f"/activity/{task.pk}")
+    assert "No credential at alice#ep1 since 2026-11-28 03:54:00 UTC" in browser.text
+    assert "The task goes on by itself when this is solved." in browser.text
+    assert f'class="button main" href="/endpoints/{task.source_id}/activate"' in browser.page
+    assert browser.page.count("or by POST") == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"bytes_transferred": 1}, "directly from the source to the destination"),
+        ({"bytes_transferred": 1, "data_way": "streamed"}, "through a worker of this service"),
+        ({"bytes_transferred": 1, "data_way": "relayed"}, "through this service"),
+        ({"bytes_transferred": 0}, ""),
+    ],
+)
+def test_the_data_path_is_the_one_that_the_task_has_taken(
+    browser: Browser, task: Task, changes: dict[str, Any], words: str
+) -> None:
+    Task.objects.filter(pk=task.pk).update(**changes)
+    browser.get(f"/activity/{task.pk}")
+    assert ("Data path" in browser.text) is bool(words)
+    assert words in browser.text
+    assert "direct, from server to server" not in browser.text
+
+
+def test_every_fold_of_the_page_has_an_id_by_which_it_stays_open(browser: Browser, stalled: Task) -> None:
+    """A live page is read again: a fold without an id is known by its number, which others before it change."""
+    found = []
+    for code in (None, "TIMEOUT"):
+        add_file(stalled, str(code), code=code, next_try_at=later(60) if code else None)
+        browser.get(f"/activity/{stalled.pk}")
+        live = browser.page[browser.page.index('id="live"') :]
+        found += re.findall(r"<details[^>]*>", live)
+    assert len(found) > 8
+    assert [one for one in found if " id=" not in one] == []
+
+
+def test_a_task_without_a_label_is_named_by_what_it_moves(
+    browser: Browser, alice: User, ep1: Endpoint, ep2: Endpoint
+) -> None:
+    several = [("/share/godata/", "/~/results/godata/"), *((f"/share/{n}", f"/~/results/{n}") for n in range(3))]
+    task = submit(alice, ep1, ep2, *several)
+    for place in ("/activity", "/activity/latest", f"/activity/{task.pk}"):
+        browser.get(place)
+        assert "godata and 3 more to results" in browser.text, place
+    assert re.search(r"<title>.?godata and 3 more to results", browser.page)
+
+
+def test_the_list_of_tasks_reads_the_names_of_all_at_once(
+    browser: Browser, alice: User, ep1: Endpoint, ep2: Endpoint, django_assert_max_num_queries: Any
+) -> None:
+    def queries_of(tasks: int) -> int:
+        for number in range(tasks):
+            submit(alice, ep1, ep2, (f"/from/{number}", f"/to/{number}"))
+        with django_assert_max_num_queries(100) as found:
+            browser.get("/activity")
+        return len(found)
+
+    assert queries_of(1) == queries_of(10)
+
+
+def test_the_latest_tasks_are_for_their_owner_alone(task: Task) -> None:
+    assert Browser().get("/activity/latest").headers["Location"].startswith("/signin")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -14,7 +15,7 @@ from identity import groups
 from identity import linked_identities as linked
 from identity.models import User
 from identity.proven_identities import Proven
-from tests.integration.cast import make_endpoint
+from tests.integration.cast import make_endpoint, submit
 from tests.integration.pages import PASSWORD, Browser
 from tests.integration.shared import give, make_share
 
@@ -51,6 +52,22 @@ def test_the_list_shows_the_endpoints_of_a_scope_and_the_forms_find_more(
     assert "secret-one" not in browser.page
     browser.get("/endpoints?text=nothing-of-this-name")
     assert "No endpoint matches" in browser.text
+
+
+def test_the_list_opens_on_what_the_user_has(as_user: AsUser, alice: User, bob: User) -> None:
+    used = make_endpoint(bob, "sample", public=True)
+    browser = as_user(alice)
+    browser.get("/endpoints")
+    assert re.search(r'href="\?scope=my-endpoints" aria-current', browser.page), "there is nothing else yet"
+    submit(alice, used, used, ("/a", "/b"))
+    browser.get("/endpoints")
+    assert "bob#sample" in browser.text
+    make_endpoint(alice, "own")
+    browser.get("/endpoints")
+    assert "alice#own" in browser.text
+    assert "bob#sample" not in browser.text
+    browser.get("/endpoints?scope=recently-used")
+    assert "bob#sample" in browser.text
 
 
 @pytest.mark.parametrize("query", ["scope=%00", "offset=-1", "offset=99999999", "text=%00", "text=" + "x+" * 150])
@@ -270,7 +287,7 @@ def test_the_list_leads_to_the_transfer_page_with_the_endpoint(as_user: AsUser, 
     assert str(endpoint.pk) in browser.page
 
 
-def test_a_host_key_that_nobody_has_confirmed_is_told_and_confirmed_by_those_who_manage(
+def test_a_host_key_that_nobody_has_confirmed_is_reported_and_confirmed_by_those_who_manage(
     as_user: AsUser, alice: User, bob: User
 ) -> None:
     key = "SHA256:" + "k" * 43

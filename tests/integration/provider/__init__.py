@@ -26,7 +26,7 @@ FORM = "application/x-www-form-urlencoded"
 
 @dataclass(frozen=True)
 class App:
-    """An application, from its own point of view. secret None: it is public."""
+    """An application, from its own point of view. secret: None if it is public."""
 
     id: str
     secret: str | None

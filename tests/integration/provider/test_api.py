@@ -23,7 +23,7 @@ from jwcrypto import jwk, jwt
 from oauth2_provider.models import AccessToken, Application
 
 from deploy.stack.home import new_rsa_key, write_private
-from identity.federation.openid.id_tokens import half_hash
+from identity.federation.openid import half_hash
 from identity.models import ClientSecret, Registration, SignIn, User
 from identity.provider import applications, consents, registration, scopes, signing_key_file
 from identity.provider.applications import ApplicationSpec
@@ -60,7 +60,7 @@ def by_basic(app: App, method: str, path: str, body: object = None, **query: str
 # ---- who is asking
 
 
-def test_who_has_signed_in_is_told_as_far_as_was_allowed(portal: App, alice: User) -> None:
+def test_userinfo_shows_who_has_signed_in_as_far_as_was_allowed(portal: App, alice: User) -> None:
     User.objects.filter(pk=alice.pk).update(email="alice@example.org", first_name="Alice", last_name="Liddell")
     for scope, expected in (
         ("openid", {"sub"}),
@@ -80,13 +80,13 @@ def test_who_has_signed_in_is_told_as_far_as_was_allowed(portal: App, alice: Use
     assert post("/v2/oauth2/userinfo", "", {"Authorization": f"Bearer {whole}"}).body == told
 
 
-def test_without_openid_nothing_is_told(portal: App, alice: User) -> None:
+def test_without_openid_nothing_is_revealed(portal: App, alice: User) -> None:
     token = portal.tokens(alice, f"profile {scopes.VIEW_IDENTITIES}")["access_token"]
     answer = get("/v2/oauth2/userinfo", token)
     assert (answer.status, answer.code, answer.body["required_scopes"]) == (403, "ConsentRequired", ["openid"])
 
 
-def test_an_api_token_is_told_all(api: Api) -> None:
+def test_an_api_token_sees_all(api: Api) -> None:
     assert api.get("/v2/oauth2/userinfo").body["preferred_username"] == ALICE
     assert "identity_set" in api.get("/v2/oauth2/userinfo").body
 
@@ -122,7 +122,7 @@ def test_an_application_that_may_see_no_address_sees_none(
     assert get(f"/v2/api/identities/{alice.pk}", token).body["identity"]["email"] == email
 
 
-def test_who_is_called_so_wins_over_whom_our_domain_makes_him(api: Api, bob: User) -> None:
+def test_a_user_of_that_very_name_wins_over_a_short_name_with_our_domain(api: Api, bob: User) -> None:
     other = User.objects.create(username="bob@127.0.0.1")
     found = api.get("/v2/api/identities", usernames="bob@127.0.0.1").body["identities"]
     assert [one["id"] for one in found] == [str(other.pk)]
@@ -194,7 +194,7 @@ def test_where_nothing_is_configured_there_is_one_identity_provider(api: Api) ->
 # ---- what was allowed
 
 
-def test_a_user_sees_what_he_has_allowed_and_takes_it_back(portal: App, api: Api, alice: User) -> None:
+def test_a_user_sees_the_consents_and_takes_them_back(portal: App, api: Api, alice: User) -> None:
     tokens = by_server(portal.tokens(alice, f"openid {scopes.TRANSFER_ALL}"))
     found = api.get(f"/v2/api/identities/{alice.pk}/consents", all="true").body["consents"]
     assert [(one["client"], one["scope_name"], one["dependency_path"]) for one in found] == [
@@ -274,7 +274,7 @@ def test_the_list_of_consents_has_a_bound(portal: App, alice: User, monkeypatch:
     }  # fmt: skip
 
 
-def test_of_what_others_have_allowed_nothing_is_told(api: Api, bob: User) -> None:
+def test_of_what_others_have_allowed_nothing_is_revealed(api: Api, bob: User) -> None:
     for wrong in (str(bob.pk), "x", str(uuid.uuid4())):
         assert_error(api.get(f"/v2/api/identities/{wrong}/consents"), 404, "ClientError.NotFound")
 

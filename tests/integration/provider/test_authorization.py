@@ -64,7 +64,7 @@ def test_without_scopes_it_is_about_transfers(portal: App) -> None:
     assert asked.redirect_uri == CALLBACK
 
 
-def test_what_the_page_must_know_is_told(portal: App) -> None:
+def test_what_the_page_must_know_is_reported(portal: App) -> None:
     asked = ask(
         portal,
         access_type="offline",
@@ -135,7 +135,7 @@ def test_nobody_is_sent_where_the_client_is_not_at_home(portal: App, redirect_ur
 
 
 @pytest.mark.parametrize("client_id", ["", "x", "\0", "95fdeba8-fac2-42bd-a357-e068d82ff78e", "9" * 300])
-def test_an_unknown_client_is_told_to_the_user_alone(portal: App, client_id: str) -> None:
+def test_an_unknown_client_is_reported_to_the_user_alone(portal: App, client_id: str) -> None:
     with pytest.raises(RequestNotTrustedError):
         ask(App(client_id, None))
 
@@ -143,7 +143,7 @@ def test_an_unknown_client_is_told_to_the_user_alone(portal: App, client_id: str
 @pytest.mark.parametrize(
     "query", ["client_id=%zz", "client_id=%ff", "&".join("abcdefgh" for _ in range(60)), "x=" + "y" * 20_000, "a\0b"]
 )
-def test_a_malformed_question_is_told_to_the_user_alone(db: None, query: str) -> None:
+def test_a_malformed_question_is_reported_to_the_user_alone(db: None, query: str) -> None:
     with pytest.raises(RequestNotTrustedError):
         authorization.read(query, HERE)
 
@@ -172,7 +172,7 @@ def test_what_is_said_twice_is_not_trusted(portal: App, twice: str) -> None:
         ({"scope": "openid", "prompt": "none login"}, "invalid_request"),
     ],
 )
-def test_what_cannot_be_is_told_to_the_client(portal: App, more: dict[str, str], error: str) -> None:
+def test_what_cannot_be_is_reported_to_the_client(portal: App, more: dict[str, str], error: str) -> None:
     fields = {"scope": scopes.TRANSFER_ALL, "state": "s", **more}
     with pytest.raises(RequestRefusedError) as caught:
         authorization.read(portal.question(**fields), HERE)

@@ -322,7 +322,7 @@ def test_a_deleted_application_takes_its_tokens_with_it(portal: App, bob: User, 
     assert not any(is_good(token) for token in tokens)
 
 
-def test_who_is_shut_out_takes_what_his_applications_hold_with_him(portal: App, bob: User, alice: User) -> None:
+def test_the_tokens_of_applications_of_a_deactivated_owner_end(portal: App, bob: User, alice: User) -> None:
     tokens = [portal.own("openid").body["access_token"], portal.tokens(alice, "openid")["access_token"]]
     assert all(is_good(token) for token in tokens)
     User.objects.filter(pk=bob.pk).update(is_active=False)
@@ -717,7 +717,7 @@ def test_an_application_learns_what_its_token_is(portal: App, alice: User) -> No
         assert shown["idp"]
 
 
-def test_an_address_is_told_to_whom_the_user_has_allowed_to_see_it(portal: App, alice: User, bob: User) -> None:
+def test_an_address_is_shown_to_whom_the_user_has_allowed_to_see_it(portal: App, alice: User, bob: User) -> None:
     User.objects.update(email="secret@example.org")
     tokens = portal.tokens(alice, f"openid profile {scopes.TRANSFER_ALL}")
     for one in by_server(tokens).values():
@@ -733,7 +733,7 @@ def test_who_came_by_a_secret_has_no_session(portal: App, bob: User) -> None:
     assert (told["sub"], told["session_info"]["authentications"]) == (str(bob.pk), {})
 
 
-def test_of_the_tokens_of_others_nothing_is_told(portal: App, alice: User) -> None:
+def test_of_the_tokens_of_others_nothing_is_revealed(portal: App, alice: User) -> None:
     tokens = portal.tokens(alice, "openid")
     other = make(alice, CALLBACK)
     for token in (tokens["access_token"], tokens["refresh_token"], "x", "", "wba_\0", "wbr_\0"):

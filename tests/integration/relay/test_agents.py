@@ -82,7 +82,7 @@ def test_a_control_channel_carries_octets_both_ways(relay: RelayServer, laptop: 
     with agent(relay.service, identity, echo):
         sock = asyncio.run(dial.open_control(endpoint.pk)).sock
         with sock:
-            sock.settimeout(10)
+            sock.settimeout(60)
             sender = threading.Thread(target=send_all, args=(sock, sent))
             sender.start()
             received = b"".join(iter(lambda: sock.recv(65536), b""))

@@ -71,7 +71,7 @@ def moved(source: socket.socket, target: socket.socket, data: bytes) -> bool:
 
 
 def is_ended(sock: socket.socket) -> bool:
-    sock.settimeout(10)
+    sock.settimeout(60)
     try:
         return sock.recv(1) == b""
     except ConnectionResetError:
@@ -216,7 +216,7 @@ def test_a_receiver_that_does_not_read_holds_up_its_sender_and_nothing_else(
     assert sent < 3 << 20
     with pair[0].tunnel.open_data(quick) as source, pair[1].tunnel.open_data(quick) as target:
         assert moved(source, target, os.urandom(1 << 20))
-    two.settimeout(10)
+    two.settimeout(60)
     found = 0
     while found < sent:
         found += len(two.recv(65536))
@@ -296,7 +296,7 @@ def test_the_loss_of_one_tunnel_ends_the_channel_at_the_other(
     common = token(laptops, alice)
     one, two = (running.tunnel.open_data(common) for running in pair)
     two.sendall(b"x")
-    one.settimeout(10)
+    one.settimeout(60)
     assert one.recv(1) == b"x"
     relay.look(lambda found: found.tunnels[str(laptops[1][0].pk)].abort("cut"))
     with one, two:

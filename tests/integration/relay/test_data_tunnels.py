@@ -85,7 +85,7 @@ def arrives(source: socket.socket, target: socket.socket, size: int = 1 << 20) -
 
 
 def is_ended(sock: socket.socket) -> bool:
-    sock.settimeout(10)
+    sock.settimeout(60)
     try:
         return sock.recv(1) == b""
     except ConnectionResetError:
@@ -134,7 +134,7 @@ def test_channels_of_one_token_keep_their_tunnel_and_their_order(relay: RelaySer
             end.sendall(bytes([number]))
         for number, end in enumerate(near):
             end.setblocking(True)
-            end.settimeout(10)
+            end.settimeout(60)
             assert end.recv(1) == bytes([number])
         assert loads(relay) == [1, 5]
 
@@ -251,7 +251,7 @@ class RawDataTunnel:
         self.sock.sendall(websocket.encode(Opcode.BINARY, frame, mask=True))
 
     def messages(self) -> Iterator[websocket.Message]:
-        self.sock.settimeout(10)
+        self.sock.settimeout(60)
         while data := self.sock.recv(65536):
             yield from self._decoder.feed(data)
 

@@ -86,7 +86,7 @@ def test_the_agent_may_come_first_and_send_first(running: RunningAgent, laptop: 
     with Port(laptop, alice) as port, running.tunnel.open_data(port.token) as far:
         far.sendall(b"x" * 5000)
         with port.call() as server:
-            server.settimeout(10)
+            server.settimeout(60)
             assert server.recv(5000, socket.MSG_WAITALL) == b"x" * 5000
 
 
@@ -138,7 +138,7 @@ def test_the_port_closes_with_the_worker_and_ends_what_it_has_joined(
 
 def moved_one_octet(server: socket.socket, far: socket.socket) -> bool:
     server.sendall(b"z")
-    far.settimeout(10)
+    far.settimeout(60)
     return far.recv(1) == b"z"
 
 

@@ -1,4 +1,4 @@
-"""The ways of an agent to the relay: our web server with and without TLS, nginx, and a proxy that the laptop needs."""
+"""The ways of an agent to the relay: from our web server, by nginx with and without TLS, by a proxy of the laptop."""
 
 from __future__ import annotations
 
@@ -108,7 +108,21 @@ def send_all(sock: socket.socket, data: bytes) -> None:
     sock.shutdown(socket.SHUT_WR)
 
 
-def test_our_web_server_and_nginx_pass_agents_on(
+@contextmanager
+def through_nginx(relay: RelayServer, web: int, host: CertificateFiles | None = None) -> Iterator[int]:
+    """The port of an nginx with our configuration. host: with TLS."""
+    assert installed(), "tests/install-nginx.sh"
+    given = {"FRONT_MODE": "tls" if host else "http", "FRONT_SECRET": "", "REQUEST_SECONDS": "60"}
+    nginx = Nginx.of_the_product(free_port(), **given, WEB=f"{HOST}:{web}", RELAY=str(relay.relay.address))
+    if host:
+        (nginx.folder / "tls").mkdir()
+        (nginx.folder / "tls" / "certificate.pem").write_bytes(host.certificate.read_bytes())
+        (nginx.folder / "tls" / "key.pem").write_bytes(host.key.read_bytes())
+    with nginx:
+        yield nginx.port
+
+
+def test_our_web_server_redirects_an_agent_of_its_machine_to_the_relay_and_nginx_passes_it_on(
     relay: RelayServer,
     laptop: tuple[Endpoint, AgentIdentity],
     postgres: Postgres,
@@ -121,40 +135,23 @@ def test_our_web_server_and_nginx_pass_agents_on(
         port = running.enter_context(
             web_server(postgres, redis_server, tmp_path, WAYBILL_RELAY=str(relay.relay.address))
         )
-        with agent(ServiceAddress(f"http://{HOST}:{port}"), identity, echo) as connected:
-            assert carries(endpoint)
-            assert carries_data(relay, connected, endpoint, alice)
-            assert relay.look(lambda found: [tunnel.address for tunnel in found.tunnels.values()]) == [HOST]
-        assert installed(), "tests/install-nginx.sh"
-        front = Nginx.of_the_product(
-            free_port(),
-            FRONT_MODE="http",
-            FRONT_SECRET="",
-            REQUEST_SECONDS="60",
-            WEB=f"{HOST}:{port}",
-            RELAY=str(relay.relay.address),
-        )
-        running.enter_context(front)
-        with agent(ServiceAddress(f"http://{HOST}:{front.port}"), identity, echo) as connected:
-            assert carries(endpoint)
-            assert carries_data(relay, connected, endpoint, alice)
+        for address in (port, running.enter_context(through_nginx(relay, port))):
+            with agent(ServiceAddress(f"http://{HOST}:{address}"), identity, echo) as connected:
+                assert carries(endpoint)
+                assert carries_data(relay, connected, endpoint, alice)
+                assert relay.look(lambda found: [tunnel.address for tunnel in found.tunnels.values()]) == [HOST]
 
 
-def test_our_web_server_ends_tls_and_the_agent_pins_its_key(
+def test_nginx_ends_tls_and_the_agent_pins_its_key(
     relay: RelayServer,
     laptop: tuple[Endpoint, AgentIdentity],
-    postgres: Postgres,
-    redis_server: Redis,
     authority: Authority,
     host_of: Callable[[Authority], CertificateFiles],
-    tmp_path: Path,
     alice: User,
 ) -> None:
     endpoint, identity = laptop
     host = host_of(authority)
-    environ = {"WAYBILL_TLS_CERTIFICATE": str(host.certificate), "WAYBILL_TLS_KEY": str(host.key)}
-    environ["WAYBILL_CERTIFICATES"] = str(authority.certificates)
-    with web_server(postgres, redis_server, tmp_path, WAYBILL_RELAY=str(relay.relay.address), **environ) as port:
+    with through_nginx(relay, 1, host) as port:
         url = f"https://{HOST}:{port}"
         with agent(ServiceAddress(url, pins_of(host.certificate)), identity, echo) as connected:
             assert carries(endpoint)
@@ -165,15 +162,38 @@ def test_our_web_server_ends_tls_and_the_agent_pins_its_key(
             eventually(lambda: "CERTIFICATE_VERIFY_FAILED" in strict.status)
 
 
-def test_without_a_relay_the_web_server_says_when_to_come_back(
+def test_without_a_relay_on_this_machine_the_web_server_says_when_to_come_back(
     transactional_db: None, postgres: Postgres, redis_server: Redis, tmp_path: Path, alice: User
 ) -> None:
     _, identity = make_identity(alice, "laptop")
     with (
-        web_server(postgres, redis_server, tmp_path, WAYBILL_RELAY=f"unix:{tmp_path}/none") as port,
+        web_server(postgres, redis_server, tmp_path, WAYBILL_RELAY="relay.example.org:8003") as port,
         agent(ServiceAddress(f"http://{HOST}:{port}"), identity, connected=False) as running,
     ):
         eventually(lambda: "503" in running.status)
+
+
+@pytest.mark.parametrize(
+    ("service", "location", "relay"),
+    [
+        ("http://127.0.0.1:8000", "http://127.0.0.1:8003/connect/tunnel", "127.0.0.1:8003"),
+        ("http://localhost:8000", "http://[::1]:8003/connect/tunnel", "::1:8003"),
+        ("http://127.0.0.1:8000", "http://192.0.2.1:8003/connect/tunnel", ""),
+        ("http://127.0.0.1:8000", "http://relay.example.org:8003/connect/tunnel", ""),
+        ("http://127.0.0.1:8000", "https://127.0.0.1:8003/connect/tunnel", ""),
+        ("http://127.0.0.1:8000", "http://127.0.0.1/connect/tunnel", ""),
+        ("http://127.0.0.1:8000", "http://127.0.0.1:99999/", ""),
+        ("http://127.0.0.1:8000", "/connect/tunnel", ""),
+        ("http://127.0.0.1:8000", "", ""),
+        ("http://192.0.2.1:8000", "http://127.0.0.1:8003/connect/tunnel", ""),
+        ("https://127.0.0.1:8000", "http://127.0.0.1:8003/connect/tunnel", ""),
+        ("https://waybill.example.org", "http://127.0.0.1:8003/connect/tunnel", ""),
+    ],
+)
+def test_an_agent_follows_only_from_its_own_machine_to_its_own_machine(service: str, location: str, relay: str) -> None:
+    address = ServiceAddress(service)
+    assert ways.relay_of(address, location) == relay
+    assert ways.relay_of(address._replace(relay="127.0.0.1:1"), location) == ""
 
 
 # ---- a proxy
@@ -194,7 +214,7 @@ def http_proxy(answer: bytes = b"HTTP/1.1 200 Connection established\r\n\r\n") -
         thread = threading.Thread(target=run)
         thread.start()
         yield listener.getsockname()[1], heads
-        thread.join(10)
+        thread.join(60)
 
 
 def test_an_agent_goes_through_the_proxy_of_its_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -248,15 +268,15 @@ def secure_proxy(host: CertificateFiles) -> Iterator[int]:
     for thread in threads:
         thread.start()
     begun = asyncio.run_coroutine_threadsafe(asyncio.start_server(joined, HOST, 0, ssl=context), loop)
-    proxy = begun.result(10)
+    proxy = begun.result(60)
     try:
         yield proxy.sockets[0].getsockname()[1]
     finally:
         service.close()
         loop.call_soon_threadsafe(proxy.close)
-        threads[0].join(10)
+        threads[0].join(60)
         loop.call_soon_threadsafe(loop.stop)
-        threads[1].join(10)
+        threads[1].join(60)
         loop.close()
 
 

@@ -119,7 +119,7 @@ def test_everybody_may_ask_for_what_is_their_own(stage: Stage, call: Call, key: 
 
 @_each(DIRECTORY)
 @pytest.mark.parametrize("who", ["bob", "charlie"])
-def test_a_directory_tells_the_same_to_all_who_are_signed_in(stage: Stage, call: Call, key: Key, who: str) -> None:
+def test_a_directory_shows_the_same_to_all_who_are_signed_in(stage: Stage, call: Call, key: Key, who: str) -> None:
     assert call(who, key, stage.private).status == EXPECTED[key].alice
 
 
@@ -154,7 +154,7 @@ def test_things_of_another_are_not_found_below_an_endpoint_of_ones_own(
 
 
 @_each(CLOSED)
-def test_without_a_token_nothing_is_told(stage: Stage, call: Call, key: Key) -> None:
+def test_without_a_token_nothing_is_revealed(stage: Stage, call: Call, key: Key) -> None:
     before = _all_rows()
     for things in (stage.private, stage.public, stage.shared, expectations.unknown(stage.private)):
         answer = call("nobody", key, things)

@@ -6,18 +6,30 @@ from typing import Any
 
 import pytest
 
-from identity.models import ApiToken, CertificateSubject, ClientSecret, SshPublicKey, User
+from identity import password_recovery
+from identity.models import (
+    ApiToken,
+    CertificateSubject,
+    ClientSecret,
+    Invitation,
+    RecoveryLink,
+    RecoveryRequest,
+    SshPublicKey,
+    User,
+)
 from identity.provider import applications
 from identity.provider.applications import ApplicationSpec
 from identity.sign_in_proof import RECENT
+from identity.sign_up_policy import parse
 from tests.integration.identity.test_ssh_keys import new_line
 from tests.integration.rest import Api, assert_error, routes
 
 pytestmark = pytest.mark.django_db
 Key = tuple[str, str]
+MADE = (ApiToken, CertificateSubject, SshPublicKey, ClientSecret, User, Invitation)
 
 _C = "clients/<str:client>"
-#: Routes that make a way in, or end an account, or whose page asks for a recent sign-in, with a body that would pass.
+#: Routes that make a way in or an account, or end one, or whose page asks for a recent sign-in; a body that would pass.
 GUARDED: dict[Key, dict[str, Any] | None] = {
     ("POST", "tokens"): {"label": "new"},
     ("POST", "certificate_subjects"): {"subject": "/O=Grid/CN=Alice"},
@@ -29,6 +41,9 @@ GUARDED: dict[Key, dict[str, Any] | None] = {
     ("PUT", "users/<str:identity>"): {"full_name": "New"},
     ("DELETE", "users/<str:identity>"): None,
     ("POST", "users/<str:identity>/deactivate"): {},
+    ("POST", "users/<str:identity>/activate"): {},
+    ("POST", "users"): {"username": "mallory", "email": "mallory@evil.example", "is_staff": True},
+    ("POST", "invitations"): {"email": "mallory@evil.example"},
 }
 #: Routes that take a way in back, or that a session of any age may use on the pages: a token is enough.
 OPEN: set[Key] = {
@@ -39,17 +54,15 @@ OPEN: set[Key] = {
     ("DELETE", "sessions/<str:session>"),
     ("DELETE", _C),
     ("DELETE", f"{_C}/credentials/<str:credential>"),
-    ("POST", "users"),
-    ("POST", "users/<str:identity>/activate"),
     ("DELETE", "users/<str:identity>/sessions"),
-    ("POST", "invitations"),
     ("DELETE", "invitations/<str:invitation>"),
 }
 
 
 @pytest.fixture
-def staff(alice: User) -> User:
-    """alice, who may do all."""
+def staff(alice: User, settings: Any) -> User:
+    """alice, who may do all, also invite."""
+    settings.SIGN_UP = parse("invitation")
     alice.is_staff = True
     alice.save()
     return alice
@@ -83,11 +96,11 @@ def test_neither_a_token_nor_an_old_session_is_enough(
     key: Key, age: float | None, staff: User, bob: User, client_id: str
 ) -> None:
     api = Api(staff, root="", age=age)
-    before = [kind.objects.count() for kind in (ApiToken, CertificateSubject, SshPublicKey, ClientSecret, User)]
+    before = [kind.objects.count() for kind in MADE]
     refused = api.call(key[0], path_of(key[1], client_id, bob), body_of(key))
     assert_error(refused, 403, "PermissionDenied")
     assert ("no sign-in" if age is None else "sign in again") in refused.body["message"]
-    assert before == [kind.objects.count() for kind in (ApiToken, CertificateSubject, SshPublicKey, ClientSecret, User)]
+    assert before == [kind.objects.count() for kind in MADE]
     bob.refresh_from_db()
     assert bob.is_active
     assert applications.find(staff, client_id).redirect_uris == ""
@@ -99,3 +112,17 @@ def test_a_recent_sign_in_passes_the_guard(key: Key, staff: User, bob: User, cli
     answer = api.call(key[0], path_of(key[1], client_id, bob), body_of(key))
     # An error is then about the thing itself: a subject is to be proven, a user to be deactivated first.
     assert answer.status in (200, 201, 404, 409) or answer.code == "ClientError.SubjectNotProven", answer.body
+
+
+def test_a_stolen_token_of_staff_makes_no_account_that_gets_a_password_by_mail(staff: User) -> None:
+    """The account would have the rights of staff, and outlive the token."""
+    made = Api(staff, root="").post("/v2/api/users", GUARDED[("POST", "users")])
+    assert_error(made, 403, "PermissionDenied")
+    RecoveryRequest.objects.create(name="mallory@evil.example")
+    password_recovery.answer_requests()
+    assert not RecoveryLink.objects.exists()
+    # A user whom other staff have shut out stays out.
+    shut_out = User.objects.create_user("mallory", is_active=False)
+    assert_error(Api(staff, root="").post(f"/v2/api/users/{shut_out.pk}/activate"), 403, "PermissionDenied")
+    shut_out.refresh_from_db()
+    assert not shut_out.is_active

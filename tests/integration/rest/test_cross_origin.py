@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from importlib import import_module
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,7 +12,6 @@ from django.db import OperationalError, connection
 from django.http import HttpResponseBase
 from django.test import Client
 
-from deploy.web import early_refusal
 from endpoints.models import Endpoint
 from identity import tokens
 from identity.models import User
@@ -22,8 +20,8 @@ from identity.provider.applications import origin_of
 from tests.integration.pages import Browser
 from tests.integration.provider import make
 from tests.integration.provider.test_api import registered
-from transferapi.rest.cross_origin import registered_origins
-from transferapi.rest.cross_origin.registered_origins import RegisteredOrigins, origins
+from transferapi.rest import cross_origin
+from transferapi.rest.cross_origin import RegisteredOrigins, origins
 from transferapi.rest.http import rate_limit
 
 pytestmark = pytest.mark.django_db
@@ -178,33 +176,18 @@ def test_an_error_is_read_while_the_database_is_away(portal: str, monkeypatch: p
         raise OperationalError("the server has closed the connection")
 
     monkeypatch.setattr(clients, "has_pages_at", away)
-    monkeypatch.setattr(registered_origins, "FRESH", -1.0)
+    monkeypatch.setattr(cross_origin, "FRESH", -1.0)
     monkeypatch.setattr("identity.provider.bearer.authenticate", away)
     answer = ask("/v0.10/task_list", portal, Authorization="Bearer x")
     assert (answer.status_code, answer.headers.get(ALLOWED)) == (503, portal)
-    monkeypatch.setattr(registered_origins, "STALE", -1.0)
+    monkeypatch.setattr(cross_origin, "STALE", -1.0)
     assert not cors_of(ask("/v0.10/task_list", portal, Authorization="Bearer x"))
 
 
-@pytest.mark.parametrize("path", ["/v0.10/transfer", "/v2/groups"])
-def test_refusals_of_the_web_server_itself_are_read(portal: str, path: str) -> None:
-    """They are made from the head of a request, without the application."""
-    asked = SimpleNamespace(path=path, peer_addr="", headers=[("HOST", "testserver"), ("ORIGIN", portal)])
-    refusal = early_refusal.refusal_of(asked, 1 << 20, shows_credential=False)
-    assert refusal is not None
-    # No origin is looked up in the database here.
-    assert early_refusal.readable(refusal, asked) == refusal
-    ask("/jwk.json", portal)
-    head = early_refusal.readable(refusal, asked).octets().partition(b"\r\n\r\n")[0].decode()
-    assert head.startswith("HTTP/1.1 401 ")
-    assert f"{ALLOWED}: {portal}\r\n" in head
-    assert head.endswith("Vary: Origin")
-    for other in (
-        SimpleNamespace(path=path, headers=[("ORIGIN", "https://evil.example.org")]),
-        SimpleNamespace(path=path, headers=[]),
-        SimpleNamespace(path="/signin", headers=[("ORIGIN", portal)]),
-    ):
-        assert early_refusal.readable(refusal, other) == refusal
+def test_refusals_of_long_bodies_which_the_front_server_passes_on_are_read(portal: str) -> None:
+    answer = ask("/v0.10/long_body?resource=/v0.10/transfer&length=2000000", portal)
+    assert (answer.status_code, answer.headers.get(ALLOWED)) == (401, portal)
+    assert answer.headers["X-Waybill-Refusal-Status"] == "401"
 
 
 # ---- which origins
@@ -241,7 +224,7 @@ def test_an_application_that_changes_or_goes_takes_its_origin_with_it(
     from identity.provider import applications
     from identity.provider.applications import ApplicationSpec
 
-    monkeypatch.setattr(registered_origins, "FRESH", -1.0)
+    monkeypatch.setattr(cross_origin, "FRESH", -1.0)
     found = Application.objects.get()
     applications.change(found, ApplicationSpec("portal", True, ["https://new.example.org/"]))
     assert not cors_of(ask("/v0.10/task_list", portal))
@@ -291,7 +274,7 @@ def test_invented_origins_take_no_memory_and_are_counted(
     for number in range(20):
         assert not known.allows(f"https://{number}.example.org", "192.0.2.1")
     assert not known._found
-    monkeypatch.setattr(registered_origins, "MOST", 2)
+    monkeypatch.setattr(cross_origin, "MOST", 2)
     monkeypatch.setattr(clients, "has_pages_at", lambda _: True)
     for number in range(5):
         assert known.allows(f"https://{number}.example.org", "192.0.2.1")

@@ -132,7 +132,7 @@ def test_what_makes_no_sense_is_refused(api: Api, group: Group, document: dict[s
     assert_error(api.post(f"{G}/{group.pk}", document), 400, "ClientError.BadRequest")
 
 
-def test_somebody_asks_tells_of_himself_and_is_let_in(
+def test_somebody_asks_to_join_answers_the_questions_and_is_let_in(
     api: Api, bobs: Api, bob: User, group: Group, alice: User
 ) -> None:
     where = f"{G}/{group.pk}"
@@ -177,7 +177,7 @@ def test_what_there_is_not_is_refused_by_name(api: Api, group: Group) -> None:
     assert api.get(f"{G}/{group.pk}/children").body == {"children": []}
 
 
-def test_limits_are_told(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_limits_are_reported(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(groups, "MAX_GROUPS", 0)
     assert_error(api.post(G, {"name": "x"}), 409, "ClientError.LimitExceeded")
     for wrong in ({}, {"name": ""}, {"name": 7}, {"name": "x", "policies": []}):

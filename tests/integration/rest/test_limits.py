@@ -55,7 +55,7 @@ def test_a_client_that_goes_away_in_its_body_is_no_failure_of_the_service(
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
 
 
-def test_who_sends_a_form_is_told_to_send_json(api: Api) -> None:
+def test_who_sends_a_form_is_asked_to_send_json(api: Api) -> None:
     answer = api.call("POST", "/transfer", raw=b"a=1", content_type="application/x-www-form-urlencoded")
     assert_error(answer, 415, "ClientError.UnsupportedMediaType")
     assert "Content-Type: application/json" in answer.body["message"]
@@ -77,7 +77,7 @@ def test_a_database_that_is_away_is_said_to_be_and_clients_may_ask_again(
     assert api.get("/task_list").status == 200
 
 
-def test_a_failure_of_the_service_tells_nothing_of_its_insides(api: Api, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failure_of_the_service_reveals_nothing_of_its_insides(api: Api, caplog: pytest.LogCaptureFixture) -> None:
     def broken(*_: Any) -> None:
         raise ZeroDivisionError("the secret of line 7")
 

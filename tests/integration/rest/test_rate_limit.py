@@ -44,7 +44,14 @@ def _until_refused(api: Api, path: str = "/submission_id", most: int = 200) -> t
     raise AssertionError("never refused")
 
 
-def test_who_asks_too_often_is_told_when_to_come_back(limited: Any, alice: User) -> None:
+def _keep_empty(settings: Any) -> None:
+    """Empty all buckets, and let them begin to fill in an hour: on a busy machine, one fills between two requests."""
+    with redis.Redis.from_url(settings.REDIS_URL) as client:
+        for key in client.scan_iter("waybill:rate:*"):
+            client.set(key, f"0.000 {int(time.time() + 3600) * 1000}")
+
+
+def test_who_asks_too_often_learns_when_to_come_back(limited: Any, alice: User) -> None:
     passed, answer = _until_refused(Api(alice))
     assert 20 <= passed < 200
     assert_error(answer, 429, "ClientError.TooManyRequests")
@@ -52,17 +59,18 @@ def test_who_asks_too_often_is_told_when_to_come_back(limited: Any, alice: User)
     assert (answer.headers["X-RateLimit-Limit"], answer.headers["X-RateLimit-Remaining"]) == ("20", "0")
 
 
-def test_answers_tell_what_is_left(limited: Any, alice: User) -> None:
+def test_answers_say_how_much_is_left(limited: Any, alice: User) -> None:
     first = Api(alice).get("/submission_id")
     assert (first.headers["X-RateLimit-Limit"], first.headers["X-RateLimit-Remaining"]) == ("20", "19")
 
 
 def test_a_bucket_fills_at_its_rate(limited: Any) -> None:
-    """At one moment of the server's clock, which the bucket is written with."""
+    """By the server's clock, which the bucket is written with; it fills up while the test runs, too."""
+    begun = time.monotonic()
     assert rate_limit.take("somebody", "", 20) == rate_limit.Taken(20, 0, 0)
     refused = rate_limit.take("somebody", "", 20)
     assert refused is not None
-    assert refused.wait == 10
+    assert 10 - (time.monotonic() - begun) <= refused.wait <= 10
     with redis.Redis.from_url(limited.REDIS_URL) as client:
         key = "waybill:rate:user:somebody"
         tokens, at = client.get(key).decode().split()
@@ -70,7 +78,8 @@ def test_a_bucket_fills_at_its_rate(limited: Any) -> None:
         client.set(key, f"{tokens} {int(at) - 4_000}")  # four seconds ago
     filled = rate_limit.take("somebody", "", 8)
     assert filled is not None
-    assert (filled.wait, filled.left) == (0, 0)
+    assert filled.wait == 0
+    assert filled.left <= 2 * (time.monotonic() - begun)
 
 
 def test_one_users_haste_is_not_anothers(limited: Any, alice: User, bob: User) -> None:
@@ -78,8 +87,9 @@ def test_one_users_haste_is_not_anothers(limited: Any, alice: User, bob: User) -
     assert Api(bob).get("/submission_id").status == 200
 
 
-def test_a_user_has_one_share_with_all_of_his_tokens(limited: Any, alice: User) -> None:
+def test_a_user_has_one_share_with_all_tokens_together(limited: Any, alice: User) -> None:
     _until_refused(Api(alice))
+    _keep_empty(limited)
     assert Api(alice).get("/submission_id").status == 429
 
 
@@ -88,7 +98,7 @@ def test_what_costs_more_counts_for_more(limited: Any, alice: User) -> None:
     assert answer.headers["X-RateLimit-Remaining"] == "15"
 
 
-def test_who_has_no_token_shares_with_his_address_and_gets_less(limited: Any, alice: User) -> None:
+def test_who_has_no_token_shares_with_an_address_and_gets_less(limited: Any, alice: User) -> None:
     wrong = {"Authorization": "Bearer wrong"}
     assert_error(Api().get("/task_list"), 401)
     for _ in range(40):
@@ -97,6 +107,7 @@ def test_who_has_no_token_shares_with_his_address_and_gets_less(limited: Any, al
             break
     assert_error(answer, 429, "ClientError.TooManyRequests")
     assert answer.headers["X-RateLimit-Limit"] == "10"
+    _keep_empty(limited)
     assert Api(root="").get("/").status == 429
     other = Api().call("GET", "/task_list", environ={"REMOTE_ADDR": "192.0.2.7"})
     assert_error(other, 401)
@@ -110,7 +121,7 @@ def test_a_network_of_ipv6_addresses_is_one_address(limited: Any) -> None:
     assert refused.wait > 0
 
 
-def test_ipv4_addresses_are_told_apart_also_where_they_are_written_as_ipv6_ones(limited: Any) -> None:
+def test_ipv4_addresses_are_distinguished_also_where_they_are_written_as_ipv6_ones(limited: Any) -> None:
     """A server that listens on both has them so. One who asks too often must not use up what all others have."""
     assert rate_limit.take(None, "::ffff:192.0.2.1", 10) == rate_limit.take(None, "::ffff:192.0.2.2", 10)
     refused = rate_limit.take(None, "192.0.2.1", 10)

@@ -251,6 +251,30 @@ def test_whom_others_deactivated_a_directory_does_not_activate(entra: Directory)
         assert not User.objects.get(pk=carol.pk).is_active
 
 
+@pytest.mark.parametrize("ended_by", ["active", "DELETE"])
+def test_whom_others_shut_out_after_it_a_directory_does_not_activate(entra: Directory, ended_by: str) -> None:
+    """The directory ends an account, then staff learn of misuse: a synchronisation must not bring the person back."""
+    made = entra.user("carol")
+    one = f"Users/{made['id']}"
+    if ended_by == "DELETE":
+        assert entra("DELETE", one)[0] == 204
+    else:
+        entra.patch(one, {"op": "replace", "path": "active", "value": False})
+    carol = User.objects.get(username="carol")
+    deactivation.deactivate(None, carol, "misuse")
+    deactivation.deactivate(None, carol, "misuse")
+    if ended_by == "DELETE":
+        assert entra("POST", "Users", {"schemas": [USER], "userName": "carol"})[0] == 403
+    else:
+        assert entra.patch(one, {"op": "replace", "path": "active", "value": True})[0] == 403
+        assert entra("PUT", one, {"userName": "carol", "active": True})[0] == 403
+    assert not User.objects.get(pk=carol.pk).is_active
+    acts = AuditEvent.objects.filter(what="user_deactivated", username="carol").order_by("pk")
+    assert [row.details["reason"] for row in acts] == ["the directory deactivated the user", "misuse"]
+    deactivation.activate(None, carol)
+    assert User.objects.get(pk=carol.pk).is_active
+
+
 def test_users_of_others_and_staff_are_out_of_reach(entra: Directory, alice: User) -> None:
     okta = Directory("okta")
     foreign, own = okta.user("carol", externalId="1"), entra.user("dave", externalId="1")
@@ -355,6 +379,18 @@ def test_a_deleted_user_leaves_the_groups_of_the_directory(entra: Directory) -> 
     assert entra.members(group) == set()
     entra.user("carol")
     assert entra.members(group) == set()
+
+
+def test_a_directory_that_adds_and_deletes_users_all_day_fills_no_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rows of deleted users stay: tasks and the audit log name them."""
+    monkeypatch.setattr("identity.scim.users.EVER", 2)
+    small = Directory("small", max_users=2)
+    for number in range(4):
+        assert small("DELETE", f"Users/{small.user(f'person{number}')['id']}")[0] == 204
+    status, refused = small("POST", "Users", {"userName": "person4"})
+    assert (status, "those included that it has deleted" in refused["detail"]) == (403, True)
+    assert User.objects.filter(username__startswith="person").count() == 4
+    assert small("POST", "Users", {"userName": "person0"})[0] == 201, "one of before comes back"
 
 
 def test_bounds(entra: Directory, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -55,7 +55,7 @@ def recurring(**more: Any) -> dict[str, Any]:
 # ---- documents
 
 
-def test_a_timer_is_told_in_the_words_of_both_versions(
+def test_a_timer_is_reported_in_the_words_of_both_versions(
     create: Callable[..., Answer], ep1: Endpoint, ep2: Endpoint, api: Api
 ) -> None:
     made = create(recurring(end={"condition": "iterations", "count": 3}))
@@ -152,7 +152,7 @@ def test_what_could_never_be_submitted_is_refused_now(
     assert not Timer.objects.exists()
 
 
-def test_limits_are_told(create: Callable[..., Answer], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_limits_are_reported(create: Callable[..., Answer], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(services, "MAX_BODY", 200)
     assert_error(create({"type": "once"}), 400, "ClientError.BadRequest")
     monkeypatch.undo()
@@ -163,7 +163,7 @@ def test_limits_are_told(create: Callable[..., Answer], monkeypatch: pytest.Monk
 # ---- what happens to one
 
 
-def test_a_timer_tells_how_it_goes(create: Callable[..., Answer], api: Api, alice: User) -> None:
+def test_a_timer_reports_how_it_goes(create: Callable[..., Answer], api: Api, alice: User) -> None:
     timer_id = create({"type": "once"}).body["timer"]["job_id"]
     assert running.run_due(1) == 1
     told = api.get(f"/jobs/{timer_id}").body
@@ -174,7 +174,7 @@ def test_a_timer_tells_how_it_goes(create: Callable[..., Answer], api: Api, alic
         assert_error(api.post(f"/jobs/{timer_id}/{what}"), 409, "TimerEnded")
 
 
-def test_a_run_in_progress_is_told(create: Callable[..., Answer], api: Api) -> None:
+def test_a_run_in_progress_is_reported(create: Callable[..., Answer], api: Api) -> None:
     timer_id = create({"type": "recurring", "interval_seconds": 3600}).body["timer"]["job_id"]
     running.run_due(1)
     told = api.get(f"/jobs/{timer_id}").body
@@ -182,7 +182,7 @@ def test_a_run_in_progress_is_told(create: Callable[..., Answer], api: Api) -> N
     assert api.get("/jobs/").body["jobs"][0]["activity"]["code"] == "run_in_progress"
 
 
-def test_a_refusal_is_told(create: Callable[..., Answer], api: Api, ep1: Endpoint) -> None:
+def test_a_refusal_is_reported(create: Callable[..., Answer], api: Api, ep1: Endpoint) -> None:
     timer_id = create({"type": "once"}).body["timer"]["job_id"]
     Endpoint.objects.filter(pk=ep1.pk).update(deleted_at=datetime.now(UTC))
     running.run_due(1)

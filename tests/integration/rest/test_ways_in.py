@@ -163,7 +163,7 @@ def test_what_the_front_server_has_not_verified_proves_nothing(registered: str, 
     assert_error(show(front(DN, verify)), 401, "ClientError.AuthenticationFailed")
 
 
-def test_an_unknown_subject_is_told_and_makes_no_account(registered: str) -> None:
+def test_an_unknown_subject_is_reported_and_makes_no_account(registered: str) -> None:
     answer = show(front("CN=Mallory,O=Grid"))
     assert_error(answer, 401, "ClientError.AuthenticationFailed")
     assert "/O=Grid/CN=Mallory" in answer.body["message"]

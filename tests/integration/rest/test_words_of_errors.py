@@ -63,7 +63,7 @@ def test_an_address_of_nothing_is_answered_with_the_one_that_describes_all(alice
     assert words(answer) == "There is no such resource in this API; GET /v0.10/openapi describes all"
 
 
-def test_a_name_whose_sign_was_not_encoded_is_told_how(api: Api, ep1: Endpoint) -> None:
+def test_a_name_whose_sign_was_not_encoded_is_refused_with_the_encoding(api: Api, ep1: Endpoint) -> None:
     """Of http://host/v0.10/endpoint/alice#ep1 a client asks for /v0.10/endpoint/alice."""
     answer = api.get("/endpoint/alice")
     assert_error(answer, 404, "EndpointNotFound")

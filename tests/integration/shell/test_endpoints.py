@@ -106,7 +106,7 @@ def test_a_field_alone_is_its_value_or_with_v_its_key_and_value(shell: Shell, ep
     assert "the fields are name, hosts, subjects" in shell.fails("endpoint-list -f nonsense", status=2)
 
 
-def test_the_credential_status_tells_active_expired_and_never(
+def test_the_credential_status_is_active_expired_or_never(
     shell: Shell, alice: User, ep1: Endpoint, gsi: Endpoint, trusting: None, alices: CertificateFiles
 ) -> None:
     def status(name: str) -> str:
@@ -262,7 +262,7 @@ def test_a_line_without_sense_is_a_usage_error(shell: Shell, line: str) -> None:
 # ---- endpoint-modify, endpoint-rename, endpoint-remove
 
 
-def test_modify_tells_of_public_and_private_only(shell: Shell, ep1: Endpoint) -> None:
+def test_modify_prints_public_and_private_only(shell: Shell, ep1: Endpoint) -> None:
     assert shell.ok("endpoint-modify --public ep1") == "Set 'ep1' to public\n"
     assert shell.ok("endpoint-modify ep1 --private") == "Set 'ep1' to private\n"
     assert shell.ok('endpoint-modify ep1 --myproxy-server=m.example.org --myproxy-dn="/O=Grid/CN=my proxy"') == ""

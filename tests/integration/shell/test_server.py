@@ -226,7 +226,7 @@ def test_a_session_ends_where_its_key_was_added_again_with_fewer_commands(server
 def test_a_command_that_waits_ends_when_its_key_is_removed(
     server: ShellServer, alice: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("transferapi.shell.server.channel.RENEW_SECONDS", 0.0)
+    monkeypatch.setattr("transferapi.shell.server.session.RENEW_SECONDS", 0.0)
     ep = make_endpoint(alice, "ep")
     task = submit(alice, ep, ep)
     transport = server.client()
@@ -436,7 +436,7 @@ def test_there_is_no_sftp_and_the_refusal_names_the_way(server: ShellServer) -> 
 # ---- the end
 
 
-def test_a_stop_tells_the_clients(server: ShellServer, terminal: pexpect.spawn[bytes]) -> None:
+def test_a_stop_is_announced_to_the_clients(server: ShellServer, terminal: pexpect.spawn[bytes]) -> None:
     terminal.expect_exact("$ ")
     server.listener.stop()
     terminal.expect(pexpect.EOF)
@@ -466,8 +466,8 @@ def test_a_database_that_is_away_is_a_clear_error(
     assert channel.makefile_stderr("rb").read() == b"Error: The service is busy or restarts; try again\n"
     transport.close()
     # The threads of sign-ins have their connections still.
-    server.listener.sign_ins.close()
-    server.listener.sign_ins = Calls(1, 1, 1.0)
+    server.listener.state.sign_ins.close()
+    server.listener.state.sign_ins = Calls(1, 1, 1.0)
     refused = server.run("help", options=("-o", "LogLevel=INFO"))
     assert refused.returncode == 255
     assert b"The service is busy or restarts; try again" in refused.stderr

@@ -124,7 +124,7 @@ def test_a_stranger_who_sends_an_octet_now_and_then_is_disconnected(start: Start
             closed = True
     sock.close()
     assert closed
-    eventually(lambda: server.listener.admission.strangers == 0)
+    eventually(lambda: server.listener.state.admission.strangers == 0)
 
 
 def test_a_client_that_does_not_sign_in_is_disconnected(start: Start) -> None:
@@ -153,7 +153,7 @@ def test_silent_strangers_do_not_keep_a_user_out(start: Start) -> None:
     """All come from one network here, which therefore has room for more than all places."""
     server = start(strangers=10, strangers_of_network=1000, failures=1000)
     strangers = [stranger(server) for _ in range(200)]
-    eventually(lambda: server.listener.admission.strangers <= 10)
+    eventually(lambda: server.listener.state.admission.strangers <= 10)
     helps(server)
     for sock in strangers:
         sock.close()
@@ -188,6 +188,26 @@ def test_a_flood_of_logins_from_one_network_does_not_disturb_another(start: Star
         sock.settimeout(30)
         sock.connect((HOST, server.port))
         assert is_closed(sock)
+
+
+def test_strangers_that_exchange_keys_again_and_again_have_no_more_turns_than_all(start: Start) -> None:
+    """Also within one connection. Whoever has signed in may, as OpenSSH does after each gigabyte."""
+    server = start(key_exchanges=3, key_exchanges_per_second=0.001, handshake_seconds=4.0, sign_in_seconds=8.0)
+    user = server.client()
+    with contextlib.closing(paramiko.Transport((HOST, server.port))) as attacker:
+        attacker.start_client(timeout=30)
+        attacker.renegotiate_keys()
+        with pytest.raises((paramiko.SSHException, EOFError)):
+            attacker.renegotiate_keys()
+    another = paramiko.Transport((HOST, server.port))
+    with pytest.raises((paramiko.SSHException, EOFError)):
+        another.start_client(timeout=30)
+    another.close()
+    for _ in range(5):
+        user.renegotiate_keys()
+    assert user.is_active()
+    user.close()
+    eventually(lambda: server.listener.state.admission.strangers == 0)
 
 
 def test_too_many_sessions_of_a_user_are_refused_with_a_reason(start: Start) -> None:
@@ -228,7 +248,7 @@ def test_ten_thousand_channels_are_refused_and_do_no_harm(start: Start) -> None:
     helps(server)
     transport.close()
     eventually(lambda: server.sessions() == 0)
-    assert server.listener.admission._channels == 0
+    assert server.listener.state.admission._channels == 0
 
 
 def test_a_connection_has_a_bounded_number_of_channels_in_its_life(start: Start) -> None:
@@ -266,7 +286,7 @@ def test_a_channel_counts_until_its_command_has_ended(start: Start, command: Any
             transport.open_session()
     finally:
         end.set()
-    eventually(lambda: server.listener.admission._channels == 0)
+    eventually(lambda: server.listener.state.admission._channels == 0)
     transport.open_session()
     transport.close()
 
@@ -412,7 +432,7 @@ def test_a_long_list_is_read_in_bounded_memory(start: Start, command: Any, tmp_p
     with many.open("rb") as given:
         result = subprocess.run(server.command("test-count"), stdin=given, capture_output=True, check=False, timeout=60)
     assert (result.stdout, result.stderr) == (b"200000\n", b"")
-    assert most <= server.listener.bounds.window
+    assert most <= server.listener.state.bounds.window
 
 
 def inputs(server: ShellServer) -> list[Any]:
@@ -466,7 +486,7 @@ def test_connected_sessions_hold_no_connection_of_the_database(start: Start) -> 
     held = [server.client() for _ in range(20)]
     eventually(lambda: server.sessions() == 20)
     threads = [one.name for one in threading.enumerate() if one.name in ("calls", "sign-ins")]
-    assert len(threads) <= server.listener.bounds.calls_of_sign_ins
+    assert len(threads) <= server.listener.state.bounds.calls_of_sign_ins
     for transport in held:
         channel = transport.open_session()
         channel.exec_command("help")

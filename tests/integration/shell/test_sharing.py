@@ -125,7 +125,7 @@ def test_a_rule_is_removed_by_its_id(shell: Shell, share: Endpoint, bob: User) -
         ("bookmark-rename nix nux", 1, "No such bookmark 'nix'"),
     ],
 )
-def test_bad_input_is_told_with_the_form_that_works(
+def test_bad_input_is_reported_with_the_form_that_works(
     shell: Shell, share: Endpoint, line: str, status: int, words: str
 ) -> None:
     error = shell.fails(line, status=status)

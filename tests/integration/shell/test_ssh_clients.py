@@ -57,7 +57,9 @@ def _is_refused(ended: Ended, client: str) -> None:
 
 
 @pytest.mark.parametrize("command", ["scp -D -r -v ep1:/t ep2:/f", "scp --label -t ep1:/x ep2:/y", "scp -d 1d -t"])
-def test_the_command_scp_of_the_shell_is_told_from_the_one_of_clients(server: ShellServer, command: str) -> None:
+def test_the_command_scp_of_the_shell_is_distinguished_from_the_one_of_clients(
+    server: ShellServer, command: str
+) -> None:
     assert TEXT not in server.run(command).stdout
 
 

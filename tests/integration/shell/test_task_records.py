@@ -16,7 +16,7 @@ from identity.models import User
 from tests.integration.cast import submit, submit_delete
 from tests.integration.rest import Api, assert_error
 from tests.shell_context import Shell
-from transferapi.shell import task_records
+from transferapi.shell.commands import tasks as task_commands
 from transferapi.shell.context import Signal
 from transferapi.shell.options import Arguments
 from transferapi.shell.output import Table
@@ -94,7 +94,7 @@ def test_status_without_unfinished_tasks_prints_nothing(shell: Shell, task: Task
 def test_status_lists_the_newest_first_and_as_many_as_asked(
     shell: Shell, alice: User, ep1: Endpoint, ep2: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(task_records, "PAGE", 3)
+    monkeypatch.setattr(task_commands, "PAGE", 3)
     tasks = [submit(alice, ep1, ep2, now=NOW + timedelta(seconds=number)) for number in range(7)]
     newest = [f"{task.pk}" for task in reversed(tasks)]
     assert shell.ok("status -f task_id -O csv").split() == newest
@@ -157,7 +157,7 @@ def test_details_of_a_delete(shell: Shell, alice: User, ep1: Endpoint) -> None:
 
 
 def test_the_files_of_a_task(shell: Shell, task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(task_records, "PAGE", 2)
+    monkeypatch.setattr(task_commands, "PAGE", 2)
     for number in range(3):
         add_file(task, f"/good{number}", FileState.DONE)
     add_file(task, "/bad")
@@ -214,7 +214,7 @@ def test_events_begin_with_started_and_end_with_the_state(shell: Shell, eventful
 def test_a_long_list_as_json_is_one_array_and_is_written_page_by_page(
     shell: Shell, eventful: Task, task: Task, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(task_records, "PAGE", 2)
+    monkeypatch.setattr(task_commands, "PAGE", 2)
     codes = shell.ok(f"events --all -f code -O csv {eventful.pk}").split()
     assert len(codes) > 2
     assert [one["code"] for one in shell.run(f"events --all -f code -O json {eventful.pk}").json] == codes
@@ -242,7 +242,7 @@ def test_a_document_is_written_before_the_next_row_is_read() -> None:
 def test_events_as_csv_have_the_six_fields_in_their_order(
     shell: Shell, eventful: Task, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(task_records, "PAGE", 1)
+    monkeypatch.setattr(task_commands, "PAGE", 1)
     last = shell.ok(f"events {eventful.pk} -O csv").splitlines()[-1]
     assert last == f"{eventful.pk},n/a,2011-03-07 15:04:05Z,SUCCEEDED,Done.,n/a"
     documents = shell.run(f"events -O json {eventful.pk}").json

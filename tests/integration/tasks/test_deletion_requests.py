@@ -12,9 +12,10 @@ from tests.integration.cast import all_at_once, submit, take
 from tests.integration.pages import Browser
 from tests.integration.rest import Api, assert_error
 from tests.integration.tasks.test_paused_tasks import codes, state
+from tests.refusals import kind_of
 from tests.shell_context import Shell
 from transferapi.tasks import moves
-from transferapi.tasks.errors import NothingToConfirmError
+from transferapi.tasks.errors import NOTHING_TO_CONFIRM
 from transferapi.tasks.managers import actions
 from transferapi.tasks.models import Mail, Task
 from transferapi.tasks.moves import FAILED, QUEUED, SUSPENDED
@@ -139,6 +140,6 @@ def test_of_two_answers_at_once_one_counts(alice: User, ep1: Endpoint, ep2: Endp
         results = all_at_once(
             [partial(deletion_requests.answer, alice, task.pk, delete=delete) for delete in (True, False)]
         )
-        assert [type(one) for one in results if one is not None] == [NothingToConfirmError]
+        assert [kind_of(one) for one in results if one is not None] == [NOTHING_TO_CONFIRM]
         assert state(task) == QUEUED
         moves.cancel(alice, task.pk)

@@ -78,7 +78,7 @@ def test_many_tasks_that_fail_write_one_line_and_one_that_succeeds_the_other(
     assert figures._failing() == {"endpoints_failing": {(): 0.0}}
 
 
-def test_a_task_that_begins_while_its_endpoint_fails_tells_that_it_answers(
+def test_a_task_that_begins_while_its_endpoint_fails_reports_that_it_answers(
     alice: User, ep1: Endpoint, ep2: Endpoint
 ) -> None:
     fails(take(submit(alice, ep1, ep2)))

@@ -14,8 +14,9 @@ from django.db.models import F
 from endpoints.models import Endpoint
 from identity.models import User
 from tests.integration.cast import all_at_once, later, submit, submit_delete, take
+from tests.refusals import raises_refusal
 from transferapi.tasks import moves, queries
-from transferapi.tasks.errors import RequestError, StaleStateError, TaskCompleteError, TaskNotFoundError
+from transferapi.tasks.errors import TASK_COMPLETE, RequestError, StaleStateError, TaskNotFoundError
 from transferapi.tasks.events import NewEvent
 from transferapi.tasks.models import Event, File, Item, Lease, Task
 from transferapi.tasks.moves import FAILED, QUEUED, RUNNING, SUCCEEDED, SUSPENDED, CancelResult
@@ -47,7 +48,7 @@ def state(task: Task) -> moves.State:
 
 
 @pytest.mark.parametrize(("old", "new"), [*itertools.product(STATES, STATES)])
-def test_every_move_is_as_the_table_says_and_tells_its_event(task: Task, old: moves.State, new: moves.State) -> None:
+def test_every_move_is_as_the_table_says_and_has_its_event(task: Task, old: moves.State, new: moves.State) -> None:
     force(task, old)
     changes: dict[str, Any] = {"fatal_error_code": "TEST"} if new == FAILED else {}
 
@@ -148,7 +149,7 @@ def test_label_and_deadline_can_be_changed_until_the_task_is_done(alice: User, t
         with pytest.raises(RequestError):
             moves.update(alice, task.pk, **bad)
     moves.cancel(alice, task.pk)
-    with pytest.raises(TaskCompleteError):
+    with raises_refusal(TASK_COMPLETE):
         moves.update(alice, task.pk, label="too late")
     assert queries.get(alice, task.pk).label == "new"
 

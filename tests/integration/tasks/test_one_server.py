@@ -10,7 +10,7 @@ from identity.models import User
 from tests.integration.cast import submit
 from transferapi.tasks.errors import RequestError
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("loopback_opened")]
 
 
 def endpoint(owner: User, name: str, *addresses: str) -> Endpoint:

@@ -45,7 +45,7 @@ def said(user: User, source: Endpoint, target: Endpoint, *items: ITEM, **more: A
         (("/a/", "/~/x/"), ("/b/", "/~/x/y/")),
     ],
 )
-def test_one_place_is_told_with_the_task(
+def test_one_place_is_reported_with_the_task(
     alice: User, ep1: Endpoint, target: Endpoint, first: ITEM, second: ITEM
 ) -> None:
     one = submit(alice, ep1, target, first, label="the first")
@@ -71,7 +71,7 @@ def test_a_task_that_is_done_or_at_another_endpoint_is_no_reason(
     assert said(alice, ep1, target, ("/b", "/to/f")) is None
 
 
-def test_the_task_of_another_user_is_told_without_its_name(
+def test_the_task_of_another_user_is_mentioned_without_its_name(
     alice: User, bob: User, ep1: Endpoint, target: Endpoint
 ) -> None:
     theirs = submit(alice, ep1, target, ("/secret", "/to/f"), label="secret")
@@ -85,7 +85,7 @@ def test_the_task_of_another_user_is_told_without_its_name(
     assert str(mine.pk) in (said(bob, bobs, target, ("/c", "/to/f")) or ""), "the own one is named first"
 
 
-def test_a_session_that_cannot_reach_the_first_task_is_not_told_its_id(
+def test_a_session_that_cannot_reach_the_first_task_does_not_see_its_id(
     alice: User, ep1: Endpoint, ep2: Endpoint, target: Endpoint
 ) -> None:
     one = submit(alice, ep1, target, ("/a", "/to/f"))

@@ -14,8 +14,9 @@ from tests.integration.cast import all_at_once, later, submit, take
 from tests.integration.pages import Browser
 from tests.integration.rest import Api, assert_error
 from tests.integration.tasks.test_paused_tasks import DAY, codes, state
+from tests.refusals import kind_of
 from transferapi.tasks import moves
-from transferapi.tasks.errors import TaskCompleteError
+from transferapi.tasks.errors import TASK_COMPLETE
 from transferapi.tasks.managers import actions, pauses
 from transferapi.tasks.models import Task
 from transferapi.tasks.moves import PAUSED, QUEUED, RUNNING
@@ -108,7 +109,7 @@ def test_pauses_and_cancels_at_once_leave_one_end(alice: User, ep1: Endpoint, ep
         calls = [actions.pause_own, actions.resume_own, actions.pause_own, moves.cancel]
         results = all_at_once([*(partial(call, alice, task.pk) for call in calls), pauses.settle])
         moves.cancel(alice, task.pk)
-        assert not [one for one in results if isinstance(one, Exception) and not isinstance(one, TaskCompleteError)]
+        assert not [one for one in results if isinstance(one, Exception) and kind_of(one) is not TASK_COMPLETE]
         assert Task.objects.get(pk=task.pk).fatal_error_code == "CANCELED"
         assert codes(task).count("CANCELED") == 1
 

@@ -112,7 +112,7 @@ def test_whether_an_item_was_ever_found_to_hold_something_is_known(grant: Grant)
     assert not scan_results.has_found(grant.task_id, grant.epoch, second.id)
 
 
-def test_items_are_told_apart_by_the_row_that_a_file_has(grant: Grant) -> None:
+def test_items_are_distinguished_by_the_row_that_a_file_has(grant: Grant) -> None:
     first, second = items(grant)
     made = FoundFile(second.source_path, second.destination_path, 3, None)
     scan_results.file_items_scanned(grant.task_id, grant.epoch, [(second, made)])

@@ -249,7 +249,7 @@ def test_a_task_whose_worker_died_is_paused_and_its_files_stay_suspect(alice: Us
     assert take(task, now=now + timedelta(seconds=32)).spec.suspect_up_to == file.pk
 
 
-def test_many_reasons_are_told_in_few_words(alice: User, task: Task) -> None:
+def test_many_reasons_are_reported_in_few_words(alice: User, task: Task) -> None:
     for number in range(8):
         rule(alice, task.source, message=f"Reason {number}.")
     pauses.settle()

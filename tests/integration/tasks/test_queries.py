@@ -180,7 +180,7 @@ def test_files_come_page_by_page_each_once(alice: User, tasks: list[Task]) -> No
         assert failed == [f"/{n}" for n in range(2, 60, 6)]
 
 
-def test_when_the_task_is_done_the_files_it_was_still_trying_are_told_too(alice: User, tasks: list[Task]) -> None:
+def test_when_the_task_is_done_the_files_it_was_still_trying_are_reported_too(alice: User, tasks: list[Task]) -> None:
     add_files(tasks[2], 12)
     moves.cancel(alice, tasks[2].pk)
     rows = queries.skipped_errors(alice, tasks[2].pk).rows

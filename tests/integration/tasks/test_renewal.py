@@ -279,7 +279,7 @@ def forecast(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return seconds
 
 
-def test_a_credential_that_ends_before_the_task_does_is_told_once(
+def test_a_credential_that_ends_before_the_task_does_is_reported_once(
     alice: User, gsi1: Endpoint, gsi2: Endpoint, forecast: list[float]
 ) -> None:
     held = give(alice, gsi1, seconds=60)
@@ -298,7 +298,7 @@ def test_a_credential_that_ends_before_the_task_does_is_told_once(
     assert codes(task).count(renewal.EXPIRES_SOON) == 2
 
 
-def test_one_that_lasts_long_enough_is_nothing_to_tell(
+def test_one_that_lasts_long_enough_is_nothing_to_report(
     alice: User, gsi1: Endpoint, gsi2: Endpoint, forecast: list[float]
 ) -> None:
     held, forever = give(alice, gsi1, seconds=200), give(alice, gsi2, seconds=None)
@@ -309,7 +309,7 @@ def test_one_that_lasts_long_enough_is_nothing_to_tell(
     assert codes(task) == ["SUBMITTED"]
 
 
-def test_a_worker_that_lost_its_lease_tells_nothing(
+def test_a_worker_that_lost_its_lease_reports_nothing(
     alice: User, gsi1: Endpoint, gsi2: Endpoint, forecast: list[float]
 ) -> None:
     held = give(alice, gsi1, seconds=60)
@@ -361,7 +361,7 @@ def warned(
     return None
 
 
-def test_a_task_that_is_slower_than_history_is_told_by_its_own_pace(
+def test_a_task_that_is_slower_than_history_is_reported_by_its_own_pace(
     alice: User, gsi1: Endpoint, gsi2: Endpoint, fast_before: None
 ) -> None:
     found = warned(alice, gsi1, gsi2, size=20_000 * MB, pace=lambda _: MB)
@@ -372,7 +372,7 @@ def test_a_task_that_is_slower_than_history_is_told_by_its_own_pace(
     assert "The task will wait then" in text
 
 
-def test_a_task_that_becomes_slow_on_the_way_is_told_half_an_hour_before_the_end(
+def test_a_task_that_becomes_slow_on_the_way_is_reported_half_an_hour_before_the_end(
     alice: User, gsi1: Endpoint, gsi2: Endpoint, fast_before: None
 ) -> None:
     slow_from = 3 * HOUR
@@ -381,7 +381,7 @@ def test_a_task_that_becomes_slow_on_the_way_is_told_half_an_hour_before_the_end
     assert 0.5 * HOUR <= found[0] < HOUR
 
 
-def test_one_that_will_only_just_be_done_in_time_is_told_half_an_hour_before_the_end(
+def test_one_that_will_only_just_be_done_in_time_is_reported_half_an_hour_before_the_end(
     alice: User, gsi1: Endpoint, gsi2: Endpoint, fast_before: None
 ) -> None:
     found = warned(alice, gsi1, gsi2, size=int(3.9 * HOUR * MB), pace=lambda _: MB)
@@ -391,13 +391,13 @@ def test_one_that_will_only_just_be_done_in_time_is_told_half_an_hour_before_the
     assert "If it gets slower, it will wait then" in text
 
 
-def test_what_is_done_in_good_time_is_nothing_to_tell(
+def test_what_is_done_in_good_time_is_nothing_to_report(
     alice: User, gsi1: Endpoint, gsi2: Endpoint, fast_before: None
 ) -> None:
     assert warned(alice, gsi1, gsi2, size=int(3.5 * HOUR * MB), pace=lambda _: MB, step=300) is None
 
 
-def test_a_credential_of_few_minutes_is_told_when_half_of_it_is_left(
+def test_a_credential_of_few_minutes_is_reported_when_half_of_it_is_left(
     alice: User, gsi1: Endpoint, gsi2: Endpoint, fast_before: None
 ) -> None:
     found = warned(alice, gsi1, gsi2, life=1200, size=5_000 * MB, pace=lambda at: 8 * MB if at < 400 else 0, step=10)
@@ -405,7 +405,7 @@ def test_a_credential_of_few_minutes_is_told_when_half_of_it_is_left(
     assert 600 <= found[0] <= 800
 
 
-def test_a_deletion_is_told_too(alice: User, gsi1: Endpoint) -> None:
+def test_a_deletion_is_reported_too(alice: User, gsi1: Endpoint) -> None:
     found = warned(alice, gsi1, size=20_000 * MB, pace=lambda _: MB)
     assert found is not None
     assert found[0] > 3.9 * HOUR

@@ -52,7 +52,7 @@ def test_the_task_says_who_must_act_and_nothing_of_the_host(
     assert event.details == ""
 
 
-def test_the_owner_of_the_share_is_asked_by_mail_and_the_owner_of_the_task_is_told(
+def test_the_owner_of_the_share_is_asked_by_mail_and_the_owner_of_the_task_learns_it(
     alice: User, bob: User, share: Endpoint, bobs: Endpoint, gsi: Endpoint
 ) -> None:
     for _ in range(3):
@@ -117,7 +117,7 @@ def test_a_mail_of_long_ago_stands_in_nobodys_way(bob: User, alice: User, share:
     assert len(mails_to(alice)) == len(mails_to(bob)) == 2
 
 
-def test_who_wants_no_mails_of_his_tasks_keeps_none_from_the_owner_of_the_share(
+def test_a_user_without_mails_of_tasks_keeps_none_from_the_owner_of_the_share(
     alice: User, bob: User, share: Endpoint, bobs: Endpoint
 ) -> None:
     put_to_bed(bob, share, bobs, options={"notify_on_inactive": False})
@@ -125,7 +125,7 @@ def test_who_wants_no_mails_of_his_tasks_keeps_none_from_the_owner_of_the_share(
     assert mails_to(bob) == []
 
 
-def test_a_credential_that_will_not_last_is_told_to_whom_it_belongs(
+def test_a_credential_that_will_not_last_is_reported_to_whom_it_belongs(
     alice: User, bob: User, share: Endpoint, bobs: Endpoint, gsi: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(

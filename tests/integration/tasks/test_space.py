@@ -144,7 +144,7 @@ def test_tasks_of_one_user_that_find_at_the_same_time_are_counted_together(
     assert File.objects.count() == 8
 
 
-def test_events_of_a_task_have_an_end_and_its_own_end_is_told(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_events_of_a_task_have_an_end_and_its_own_end_is_reported(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(space, "MAX_EVENTS", 3000)
     grant = take(task)
     for number in range(40):

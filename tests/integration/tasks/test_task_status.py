@@ -13,7 +13,7 @@ from endpoints.models import Endpoint
 from identity.models import User
 from tests.integration.cast import later, submit, take
 from transferapi.rest.transfer import task_documents
-from transferapi.tasks import queries
+from transferapi.tasks import queries, standstill
 from transferapi.tasks.errors import LeaseLostError
 from transferapi.tasks.models import WITH_OWNERS, Event, Task
 from transferapi.tasks.records import DataProtection
@@ -76,6 +76,23 @@ def test_cause_side_endpoint_server_and_next_try_are_what_a_person_reads_first(g
     assert event.details == "The server may be down.\nConnection refused"
 
 
+def test_a_fault_that_lasts_keeps_the_time_at_which_it_began(grant: Grant) -> None:
+    fail(grant)
+    first = standstill.of(Task.objects.get(pk=grant.task_id))
+    assert first is not None
+    assert (first.code, first.side) == ("CONNECT_FAILED", "destination")
+    fail(grant, seconds=90)
+    again = standstill.of(Task.objects.get(pk=grant.task_id))
+    assert again is not None
+    assert again.since == first.since
+    assert again.next_try != first.next_try
+    assert "It has failed since " in document(grant)["nice_status_details"]
+    reach(grant, Side.DESTINATION)
+    assert standstill.of(Task.objects.get(pk=grant.task_id)) is None
+    fail(grant)
+    assert "It has failed since " not in document(grant)["nice_status_details"]
+
+
 def test_a_queued_task_still_shows_it(grant: Grant) -> None:
     fail(grant)
     slice_end.release(grant.task_id, grant.epoch, later(60), 3)
@@ -91,7 +108,7 @@ def take_again(grant: Grant) -> Grant:
     return take(Task.objects.get(pk=grant.task_id))
 
 
-def test_one_that_is_met_again_and_again_counts_each_time_and_is_told_ever_more_rarely(grant: Grant) -> None:
+def test_one_that_is_met_again_and_again_counts_each_time_and_is_reported_ever_more_rarely(grant: Grant) -> None:
     for number in range(100):
         fail(grant, replace(DOWN, raw=f"Connection refused ({number})"))
 
@@ -112,7 +129,7 @@ def test_another_side_another_server_or_another_kind_is_another_cause(grant: Gra
     assert len(events(grant, "TIMEOUT")) == 2
 
 
-def test_a_cause_of_long_ago_is_told_as_a_new_one(grant: Grant) -> None:
+def test_a_cause_of_long_ago_is_reported_as_a_new_one(grant: Grant) -> None:
     for minutes in (0, 1, 2, 70):
         now = NOW + timedelta(minutes=minutes)
         seen, tries, since = troubles._seen(Task.objects.get(pk=grant.task_id).trouble or {}, DOWN, now)
@@ -191,7 +208,7 @@ def test_the_words_of_a_hostile_server_stay_short_and_keep_the_cause_at_their_en
 # ---- data channels
 
 
-def test_the_weakest_protection_shows_and_is_told_with_its_reason(alice: User, grant: Grant) -> None:
+def test_the_weakest_protection_shows_and_is_reported_with_its_reason(alice: User, grant: Grant) -> None:
     assert document(grant)["data_protection"] is None
     why, raw = "takes no key (DCSC)", "DCSC P: 500 no folder"
     refused = DataProtection("clear", Side.DESTINATION, why, "Make a folder.", raw)

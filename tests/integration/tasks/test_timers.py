@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -16,16 +17,18 @@ from django.db import DataError, OperationalError, connection, transaction
 from endpoints import registry
 from endpoints.errors import EndpointNotFoundError, NotPermittedError
 from endpoints.models import Endpoint
+from identity.error_categories import NotFoundError
 from identity.models import User
 from tests.integration.cast import all_at_once, make_endpoint, make_user, submit, transfer_request
 from tests.integration.shared import give, make_share
+from tests.refusals import raises_refusal
 from transferapi.tasks import doorbell, moves, submission
 from transferapi.tasks.errors import RequestError
 from transferapi.tasks.models import Event, Item, Task
 from transferapi.tasks.submission import TransferItem
 from transferapi.tasks.upkeep import space
 from transferapi.timers import running, schedule, services
-from transferapi.timers.errors import TimerEndedError, TimerInvalidError, TimerNotFoundError, TooManyTimersError
+from transferapi.timers.errors import TIMER_ENDED, TOO_MANY_TIMERS, TimerInvalidError
 from transferapi.timers.models import Timer
 from transferapi.timers.schedule import Schedule
 
@@ -70,6 +73,28 @@ def refusal(timer: Timer) -> str:
 
 def labels() -> list[str | None]:
     return list(Task.objects.order_by("request_time").values_list("label", flat=True))
+
+
+@contextmanager
+def a_submission_of(user: User) -> Iterator[None]:
+    """Another submission of the user is under way, and holds the row of what the user's tasks take."""
+    held, done = threading.Event(), threading.Event()
+
+    def submission() -> None:
+        with transaction.atomic():
+            space.take_task(user.pk)
+            held.set()
+            done.wait(30)
+        connection.close()
+
+    other = threading.Thread(target=submission)
+    other.start()
+    assert held.wait(30)
+    try:
+        yield
+    finally:
+        done.set()
+        other.join(30)
 
 
 # ---- the plan alone
@@ -154,11 +179,28 @@ def test_there_are_only_so_many(alice: User, make: Callable[..., Timer], monkeyp
     monkeypatch.setattr(services, "MAX_TIMERS", 2)
     monkeypatch.setattr(services, "MAX_ENDED", 1)
     made = [make(), make()]
-    with pytest.raises(TooManyTimersError):
+    with raises_refusal(TOO_MANY_TIMERS):
         make()
     Timer.objects.update(status="ended", next_run=None)
     make()
     assert Timer.objects.filter(pk__in=[one.pk for one in made]).count() == 1
+
+
+def test_a_timer_that_has_ended_runs_again_within_the_limit_only(
+    alice: User, make: Callable[..., Timer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(services, "MAX_TIMERS", 1)
+    ended = make(Schedule(NOON))
+    run(NOON)
+    assert fresh(ended).status == "ended"
+    other = make()
+    with raises_refusal(TOO_MANY_TIMERS):
+        services.update(alice, ended.pk, plan=Schedule(at(1)), now=at(0.5))
+    assert fresh(ended).status == "ended"
+    services.update(alice, ended.pk, name="still ended")
+    services.delete(alice, other.pk)
+    assert services.update(alice, ended.pk, plan=Schedule(at(1)), now=at(0.5)).status == "loaded"
+    services.update(alice, ended.pk, plan=Schedule(at(2)), now=at(0.5))
 
 
 def test_names_and_bodies_are_bounded(make: Callable[..., Timer], alice: User, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -249,6 +291,42 @@ def test_a_run_that_was_due_before_the_end_is_made_up_for(alice: User, make: Cal
     assert fresh(timer).status == "ended"
 
 
+@pytest.mark.parametrize("waits", [False, True], ids=["done", "under way"])
+def test_a_timer_that_ran_while_the_clock_was_ahead_runs_by_its_schedule_again(
+    alice: User, make: Callable[..., Timer], waits: bool
+) -> None:
+    """Else it would rest until the clock is there again: here for a year."""
+    timer, year = make(), 366 * 24.0
+    run(NOON)
+    if not waits:
+        finish(alice)
+    assert run(at(year)) == 1, "the clock is a year ahead"
+    finish(alice)
+    assert run(at(30)) == 0
+    assert running.correct_times(at(30)) == 1
+    assert fresh(timer).next_run == at(48)
+    assert (run(at(48)), running.correct_times(at(48))) == (1, 0)
+
+
+def test_no_run_of_a_sound_schedule_is_moved(alice: User, make: Callable[..., Timer]) -> None:
+    plans = (
+        Schedule(at(500)),
+        Schedule(at(500), DAY),
+        Schedule(NOON, DAY),
+        Schedule(NOON, DAY, end=at(1)),
+        Schedule(NOON),
+    )
+    timers = [make(plan) for plan in plans]
+    paused = make()
+    services.pause(alice, paused.pk)
+    unreadable = make(Schedule(at(900)))
+    Timer.objects.filter(pk=unreadable.pk).update(schedule={"interval_seconds": "soon"})
+    run(NOON)
+    before = [one.next_run for one in map(fresh, (*timers, paused, unreadable))]
+    assert running.correct_times(at(1)) == 0
+    assert [one.next_run for one in map(fresh, (*timers, paused, unreadable))] == before
+
+
 def test_a_run_waits_for_the_one_before(alice: User, make: Callable[..., Timer]) -> None:
     timer = make(Schedule(NOON, 3600))
     run(NOON)
@@ -333,7 +411,7 @@ def test_the_database_gives_the_time_where_nobody_does(alice: User, ep1: Endpoin
 # ---- what keeps it from running
 
 
-def test_refusals_are_told_and_counted_and_the_third_in_a_row_ends_it(
+def test_refusals_are_reported_and_counted_and_the_third_in_a_row_ends_it(
     alice: User, ep1: Endpoint, make: Callable[..., Timer]
 ) -> None:
     timer = make()
@@ -496,27 +574,71 @@ def test_a_submission_of_the_same_user_that_is_under_way_holds_up_no_timer_of_ot
     waiting = make(Schedule(at(-1), DAY))
     request = transfer_request(public, public, ("/a", "/b"))
     good = services.create(bob, name=None, plan=Schedule(NOON, DAY), request=request, now=NOON)
-    held, done = threading.Event(), threading.Event()
-
-    def submission() -> None:
-        with transaction.atomic():
-            space.take_task(alice.pk)
-            held.set()
-            done.wait(30)
-        connection.close()
-
-    other = threading.Thread(target=submission)
-    other.start()
-    assert held.wait(30)
-    try:
+    with a_submission_of(alice):
         assert run(NOON) == 2
-    finally:
-        done.set()
-        other.join(30)
     assert fresh(good).last_task is not None
     assert (fresh(waiting).last_task, fresh(waiting).next_run) == (None, NOON + running.AFTER_ERROR)
     assert run(NOON + running.AFTER_ERROR) == 1
     assert fresh(waiting).last_task is not None
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_user_whose_submissions_hold_the_lock_has_one_turn_in_a_round(
+    alice: User, bob: User, public: Endpoint, make: Callable[..., Timer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of the timers would wait for the lock, with the timers of all others behind it."""
+    monkeypatch.setattr(running, "LOCK_MILLISECONDS", 100)
+    for hours in (3, 2, 1):
+        make(Schedule(at(-hours), DAY))
+    request = transfer_request(public, public, ("/a", "/b"))
+    good = services.create(bob, name=None, plan=Schedule(NOON, DAY), request=request, now=NOON)
+    with a_submission_of(alice):
+        assert run(NOON) == 2
+    assert fresh(good).last_task is not None
+    assert Timer.objects.filter(owner=alice, next_run__lte=NOON).count() == 2
+    assert run(NOON) == 2
+    assert Task.objects.filter(owner=alice).count() == 2
+
+
+def test_users_take_turns(alice: User, bob: User, public: Endpoint, make: Callable[..., Timer]) -> None:
+    for hours in (4, 3, 2, 1):
+        make(Schedule(at(-hours), DAY))
+    request = transfer_request(public, public, ("/a", "/b"))
+    for _ in range(2):
+        services.create(bob, name=None, plan=Schedule(NOON, DAY), request=request, now=NOON)
+    assert run(NOON, limit=4) == 4
+    assert Task.objects.filter(owner=alice).count() == Task.objects.filter(owner=bob).count() == 2
+    assert [run(NOON), run(NOON)] == [2, 0]
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("change", ["a new schedule", "a run of another worker"])
+def test_what_was_changed_after_a_run_that_failed_is_not_put_off(
+    alice: User, make: Callable[..., Timer], monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    """A timer would run a minute later, whatever its schedule says."""
+    timer = make()
+    known, later = running._run, at(12)
+
+    def fail(timer: Timer, now: datetime) -> None:
+        raise OperationalError("canceling statement")
+
+    def meanwhile(execute: Any, sql: str, *rest: Any) -> Any:
+        if sql.startswith('UPDATE "timers_timer"') and not changed:
+            changed.append(sql)
+            monkeypatch.setattr(running, "_run", known)
+            if change == "a new schedule":
+                services.update(alice, timer.pk, plan=Schedule(later, DAY), now=NOON)
+            else:
+                assert run(NOON, limit=1) == 1
+        return execute(sql, *rest)
+
+    changed: list[str] = []
+    monkeypatch.setattr(running, "_run", fail)
+    with connection.execute_wrapper(meanwhile):
+        assert run(NOON, limit=1) == 1
+    assert changed
+    assert fresh(timer).next_run == (later if change == "a new schedule" else at(24))
 
 
 def test_a_database_that_is_away_is_no_fault_of_a_timer(
@@ -524,7 +646,7 @@ def test_a_database_that_is_away_is_no_fault_of_a_timer(
 ) -> None:
     timer = make()
 
-    def away(now: datetime) -> Timer:
+    def away(*_: object) -> Timer:
         raise OperationalError("the server closed the connection")
 
     monkeypatch.setattr(running, "_claim", away)
@@ -566,7 +688,7 @@ def test_resumed_after_its_end_it_has_ended(alice: User, make: Callable[..., Tim
     services.pause(alice, timer.pk)
     assert services.resume(alice, timer.pk, at(25)).status == "ended"
     for call in (services.pause, services.resume):
-        with pytest.raises(TimerEndedError):
+        with raises_refusal(TIMER_ENDED):
             call(alice, timer.pk)
 
 
@@ -591,11 +713,11 @@ def test_a_timer_of_another_does_not_exist(bob: User, make: Callable[..., Timer]
         services.get, services.update, services.pause, services.resume, services.delete,
     ]  # fmt: skip
     for call in calls:
-        with pytest.raises(TimerNotFoundError):
+        with pytest.raises(NotFoundError):
             call(bob, timer.pk)
     assert services.all_of(bob) == []
     assert services.delete(alice, timer.pk).name == "nightly"
-    with pytest.raises(TimerNotFoundError):
+    with pytest.raises(NotFoundError):
         services.get(alice, timer.pk)
 
 

@@ -21,6 +21,7 @@ from psycopg2.extensions import parse_dsn
 
 from deploy.stack.child import spawn, stop
 from deploy.stack.redis import Redis
+from endpoints.error_meanings import NO_CONNECTION
 from identity import tokens
 from identity.models import User
 from tests.integration.web.test_database_outages import Answer, ask, outages
@@ -31,7 +32,6 @@ from tests.waiting import eventually
 from transferapi.config import CHECKOUT
 from transferapi.outages import bounded, connection_limits, database, outage, pooler
 from transferapi.outages.shared_connections import SharedConnections
-from transferapi.rest.http.errors import NO_CONNECTION
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(240)]
 
@@ -125,7 +125,7 @@ def test_workers_leave_connections_to_the_web_server(
     worker = spawn([sys.executable, "-m", "deploy.cli", "run", "worker"], log=log, env=given, cwd=CHECKOUT)
     try:
         eventually(lambda: bool(server.run("SELECT count(*) FROM tasks_workerprocess")), seconds=90)
-        eventually(lambda: bool(outages(log)), seconds=60)
+        eventually(lambda: bool(outages(log)))
         most, until = 0, time.monotonic() + 3
         while time.monotonic() < until:
             most = max(most, int(str(server.run(SESSIONS))))
@@ -193,7 +193,7 @@ def test_a_process_opens_no_more_connections_than_it_may(
         assert set(pool.map(lambda _: ask(port, "/v0.10/task_list", **token).status, range(100))) == {401}
         assert int(str(server.run(SESSIONS))) <= 9
         needed = "SELECT (gauges->>'connections_most')::int FROM tasks_serviceprocess WHERE kind = 'web'"
-        eventually(lambda: server.run(f"{needed} ORDER BY seen_at DESC LIMIT 1") == 9, seconds=20)
+        eventually(lambda: server.run(f"{needed} ORDER BY seen_at DESC LIMIT 1") == 9)
         names = "SELECT DISTINCT split_part(application_name, ' ', 2) FROM pg_stat_activity WHERE usename = 'service'"
         assert server.run(names) == "web"
 
@@ -281,7 +281,7 @@ class Turnstile:
     def close(self) -> None:
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
-        self._thread.join(10)
+        self._thread.join(60)
         for one in self._open:
             one.close()
 

@@ -251,10 +251,10 @@ def test_a_process_in_the_background_has_two_lines_for_an_outage(
     with process_of("relay", own_postgres, redis_server, tmp_path):
         own_postgres.signal(signal.SIGSTOP)
         try:
-            eventually(lambda: len(outages(log)) == 1, seconds=60)
+            eventually(lambda: len(outages(log)) == 1)
         finally:
             own_postgres.signal(signal.SIGCONT)
-        eventually(lambda: len(outages(log)) == 2, seconds=60)
+        eventually(lambda: len(outages(log)) == 2)
     assert lines_of_trouble(log) == outages(log)
 
 

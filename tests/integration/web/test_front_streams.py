@@ -1,4 +1,4 @@
-"""Streams of events through a real nginx and a real Caddy: to the events server, and without it to the web server."""
+"""Streams of events through a real nginx and a real HAProxy: to the events server, and without it to the web server."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from identity.models import User
 from tests.gridftp.authority import Authority
 from tests.integration.cast import make_user, submit
 from tests.integration.rest.push.stream_servers import Web, running_server
-from tests.servers.front_server import Nginx, caddy
+from tests.servers.front_server import Nginx, haproxy
 from transferapi.rest.push import event_broadcaster
 from transferapi.tasks import events
 from transferapi.tasks.events import NewEvent
@@ -59,14 +59,14 @@ def web_server(start: Callable[[tuple[str, ...]], str]) -> str:
     return start(WEB)
 
 
-@pytest.fixture(params=["nginx", "caddy"])
+@pytest.fixture(params=["nginx", pytest.param("haproxy", marks=pytest.mark.haproxy)])
 def front(request: pytest.FixtureRequest) -> Iterator[Callable[[str, str], Web]]:
     """Starts a front server: `front(web, events)`."""
     with ExitStack() as running:
 
         def run(web: str, events_address: str) -> Web:
-            if request.param == "caddy":
-                port = running.enter_context(caddy(web, events=events_address))
+            if request.param == "haproxy":
+                port = running.enter_context(haproxy(web, EVENTS=events_address)).port
             else:
                 given = {"FRONT_MODE": "http", "FRONT_SECRET": "", "REQUEST_SECONDS": "60"}
                 nginx = Nginx.of_the_product(free_port(), **given, WEB=web, EVENTS=events_address)

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +40,7 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("
 @pytest.fixture(autouse=True)
 def _fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     """No test sees the findings of another one."""
-    monkeypatch.setattr(health, "_prober", Prober(CHECKS))
+    monkeypatch.setattr(health, "_prober", Prober({name: one.ask for name, one in CHECKS.items()}))
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ def test_no_sweep_and_a_late_one(client: Client, monkeypatch: pytest.MonkeyPatch
     assert "start a worker" in document["checks"]["sweep"]["reason"]
     assert ready(client, "?exclude=sweep")[0] == 200
     monkeypatch.setattr(rounds, "overdue", lambda name: 31.0)
-    assert "for 31 s" in CHECKS["sweep"]()
+    assert "for 31 s" in CHECKS["sweep"].ask()
 
 
 def test_only_known_checks_are_left_out_and_only_reading_is_allowed(client: Client) -> None:
@@ -145,24 +145,6 @@ def test_without_redis_it_is_not_ready_and_says_so(
         assert get(port, "/healthz") == (200, {"status": "alive"})
 
 
-def test_it_is_alive_while_all_threads_are_busy(postgres: Postgres, redis_server: Redis, tmp_path: Path) -> None:
-    with (
-        web_server(
-            postgres,
-            redis_server,
-            tmp_path,
-            "--workers",
-            "1",
-            application="tests.integration.web.busy_application:busy",
-        ) as port,
-        ExitStack() as open_ones,
-    ):
-        for _ in range(12):
-            sock = open_ones.enter_context(socket.create_connection(("127.0.0.1", port), 5))
-            sock.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        assert get(port, "/healthz") == (200, {"status": "alive"})
-
-
 def test_a_worker_is_known_by_its_reports(database_url: str) -> None:
     there = load({"DATABASE_URL": database_url})
     host = socket.gethostname()
@@ -185,7 +167,7 @@ def test_a_worker_is_known_by_its_reports(database_url: str) -> None:
     assert [row.name for row in WorkerProcess.objects.all()] == [f"{host}:3"]
 
 
-def test_a_worker_that_runs_and_does_not_report_is_told_although_others_work(database_url: str) -> None:
+def test_a_worker_that_runs_and_does_not_report_is_reported_although_others_work(database_url: str) -> None:
     """And not one that was killed, nor a process that has got the number of one since."""
     there = load({"DATABASE_URL": database_url})
     host = socket.gethostname()
@@ -216,6 +198,7 @@ def test_the_command_asks_the_database_itself(database_url: str, tmp_path: Path,
     assert health_check("worker", **given) == (0, "worker: works\n", "")
 
 
+@pytest.mark.own_interpreter
 def test_a_health_check_loads_neither_django_nor_the_configuration() -> None:
     """It runs every few seconds for each program, and a start of Django costs a second of processor."""
     program = (
@@ -267,7 +250,7 @@ def put_back(interval: str) -> None:
         cursor.execute("UPDATE tasks_workerprocess SET seen_at = now() - %s::interval", [interval])
 
 
-def test_programs_that_do_not_listen_are_told() -> None:
+def test_programs_that_do_not_listen_are_reported() -> None:
     with pytest.raises(StackError, match="does not answer at port 1:"):
         waybill("check", "web", WAYBILL_PORT="1")
     with pytest.raises(StackError, match="does not answer at port 1:"):
@@ -276,7 +259,7 @@ def test_programs_that_do_not_listen_are_told() -> None:
         waybill("check", "relay", WAYBILL_RELAY="127.0.0.1:1")
 
 
-def test_another_program_at_the_port_is_told() -> None:
+def test_another_program_at_the_port_is_reported() -> None:
     with (
         a_program_that_says(b"220 ready\r\n", "127.0.0.1") as port,
         pytest.raises(StackError, match=f"the program at port {port} is not the ssh shell"),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future
@@ -10,7 +12,9 @@ from concurrent.futures import Future
 import pytest
 import redis
 
+from deploy.stack.postgres import Postgres
 from tests.waiting import eventually
+from transferapi.config import CHECKOUT
 from transferapi.outages import bounded, outage
 from transferapi.outages.outage import Outage
 from transferapi.outages.redis_link import CachePool, OneTry, Pool
@@ -92,3 +96,29 @@ def test_the_cache_waits_longer_than_the_rate_limit(monkeypatch: pytest.MonkeyPa
         pool = kind.from_url("redis://127.0.0.1:1/0")
         found[kind] = pool.connection_kwargs["socket_timeout"]
     assert found == {Pool: 0.2, CachePool: 2.0}
+
+
+#: Prints how often the thread has looked at the connections: without a statement, and during one of a second.
+_LOOKS = """
+import sys, time, psycopg2
+from transferapi.outages import database
+looks, look = [], database._look_once
+database._look_once = lambda: looks.append(1) or look()
+database.watch(database.OF_REQUESTS)
+connection = psycopg2.connect(
+    sys.argv[1], connection_factory=database.WatchedConnection, cursor_factory=database.WatchedCursor
+)
+time.sleep(1)
+idle = len(looks)
+for _ in range(2):
+    connection.cursor().execute("SELECT pg_sleep(1)")
+print(idle, len(looks) - idle)
+"""
+
+
+def test_connections_are_looked_at_while_there_are_statements_only(postgres: Postgres) -> None:
+    words = [sys.executable, "-c", _LOOKS, postgres.url("postgres")]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True, cwd=CHECKOUT)
+    idle, busy = map(int, done.stdout.split())
+    assert idle == 0
+    assert busy >= 2

@@ -6,7 +6,6 @@ A front server that sees one request and a web server that sees two would answer
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
@@ -15,7 +14,7 @@ from deploy.stack.free_ports import free_port
 from deploy.stack.postgres import Postgres
 from deploy.stack.redis import Redis
 from tests.integration.web.web_server import web_server
-from tests.servers.front_server import Nginx, caddy
+from tests.servers.front_server import Nginx, haproxy
 
 pytestmark = [pytest.mark.nginx, pytest.mark.django_db(transaction=True)]
 SECRET = "f" * 40
@@ -46,12 +45,6 @@ HEADS = {
 
 
 @pytest.fixture(scope="module")
-def running() -> Iterator[ExitStack]:
-    with ExitStack() as stack:
-        yield stack
-
-
-@pytest.fixture(scope="module")
 def web(
     postgres: Postgres,
     django_db_setup: None,
@@ -63,12 +56,12 @@ def web(
     return running.enter_context(web_server(postgres, redis_server, tmp_path_factory.mktemp("web"), **environ))
 
 
-@pytest.fixture(scope="module", params=["web server", "nginx", "caddy"])
+@pytest.fixture(scope="module", params=["web server", "nginx", pytest.param("haproxy", marks=pytest.mark.haproxy)])
 def port(request: pytest.FixtureRequest, web: int, running: ExitStack) -> int:
     if request.param == "web server":
         return web
-    if request.param == "caddy":
-        return running.enter_context(caddy(f"127.0.0.1:{web}"))
+    if request.param == "haproxy":
+        return running.enter_context(haproxy(f"127.0.0.1:{web}", FRONT_SECRET=SECRET)).port
     given = {"FRONT_MODE": "http", "FRONT_SECRET": SECRET, "REQUEST_SECONDS": "60", "WEB": f"127.0.0.1:{web}"}
     return running.enter_context(Nginx.of_the_product(free_port(), **given)).port
 

@@ -23,7 +23,6 @@ from tests.servers.front_server import Nginx
 pytestmark = [pytest.mark.nginx, pytest.mark.django_db(transaction=True)]
 GIVEN = {"FRONT_MODE": "http", "FRONT_SECRET": "f" * 40, "REQUEST_SECONDS": "60"}
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}"
-#: Of these nginx passes the first on unbuffered, and holds the second.
 POSTS = ("/v0.10/transfer", "/v0.10/bookmark")
 
 

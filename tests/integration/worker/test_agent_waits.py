@@ -59,7 +59,7 @@ def test_the_status_names_the_endpoint_and_since_when_and_no_fault_counts(task: 
     assert leases.acquire(task.pk, "worker") is leases.LeaseRefusal.NOT_DUE
 
 
-def test_it_is_told_once_however_often_the_task_looks_and_again_when_the_agent_goes_again(task: Task) -> None:
+def test_it_is_reported_once_however_often_the_task_looks_and_again_when_the_agent_goes_again(task: Task) -> None:
     for _ in range(5):
         wait(again(task))
     assert codes(task) == ["SUBMITTED", "GC_NOT_CONNECTED"]
@@ -76,7 +76,7 @@ def test_it_is_told_once_however_often_the_task_looks_and_again_when_the_agent_g
     assert not Event.objects.filter(task=task, is_error=True).exists()
 
 
-def test_two_agents_that_are_away_are_told_once_each_whichever_is_looked_for_first(task: Task) -> None:
+def test_two_agents_that_are_away_are_reported_once_each_whichever_is_looked_for_first(task: Task) -> None:
     for side in (Side.SOURCE, Side.DESTINATION) * 3:
         wait(again(task), side)
     assert codes(task) == ["SUBMITTED", "GC_NOT_CONNECTED", "GC_NOT_CONNECTED"]

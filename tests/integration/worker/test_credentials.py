@@ -113,7 +113,7 @@ def test_endpoints_without_security_are_none_of_its_business(alice: User, ep1: E
     assert run(door.login()) is ANONYMOUS
 
 
-def test_keys_tell_users_credentials_versions_and_names_apart(
+def test_keys_distinguish_users_credentials_versions_and_names(
     alice: User, bob: User, gsi1: Endpoint, gsi2: Endpoint, alices: CertificateFiles
 ) -> None:
     keys = []

@@ -119,6 +119,16 @@ def test_tasks_of_a_lost_worker_wait_for_no_messages(
 
 
 @pytest.mark.timeout(5)
+def test_messages_that_no_worker_takes_fill_no_redis(broker: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before, each submission of days without a worker stayed in the memory of Redis; they expire only when taken."""
+    monkeypatch.setattr(doorbell, "MOST_WAITING", 5)
+    assert [doorbell.ring(uuid.uuid4() for _ in range(3)) for _ in range(4)] == [True, True, False, False]
+    with redis.Redis.from_url(broker.url()) as client:
+        assert client.llen("celery") == 6
+        client.delete("celery")
+    assert doorbell.ring([uuid.uuid4()]), "a worker has taken them"
+
+
 def test_a_frozen_broker_holds_nobody_up(broker: Redis) -> None:
     assert broker.process is not None
     broker.process.send_signal(signal.SIGSTOP)

@@ -47,7 +47,7 @@ def sessions_of(endpoint: Endpoint, now: datetime) -> int:
     return sum(sessions * ends.count(endpoint.pk) for sessions, *ends in sides)
 
 
-def test_a_lease_tells_the_worker_all_that_does_not_change(alice: User, ep1: Endpoint, public: Endpoint) -> None:
+def test_a_lease_gives_the_worker_all_that_does_not_change(alice: User, ep1: Endpoint, public: Endpoint) -> None:
     task = submit(alice, ep1, public, options={"perf_cc": 3})
     grant = take(task)
     assert (grant.epoch, grant.spec.max_sessions, grant.spec.is_delete, grant.spec.started) == (1, 9, False, False)

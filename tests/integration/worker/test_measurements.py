@@ -44,7 +44,7 @@ def test_a_run_is_kept_with_its_pair_of_endpoints(task: Task, ep1: Endpoint, ep2
     assert runs_between(ep2, ep1) == []
 
 
-def test_the_next_task_of_the_pair_is_told_what_the_last_one_learned(
+def test_the_next_task_of_the_pair_gets_what_the_last_one_learned(
     alice: User, ep1: Endpoint, ep2: Endpoint, task: Task
 ) -> None:
     assert take(task).spec.knowledge == {}

@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import sys
+import threading
 import time
 import uuid
 from collections import Counter
@@ -17,6 +18,8 @@ from pathlib import Path
 import pytest
 from django.db import connection
 from django.db.models.functions import Now
+from django.test import Client
+from django.utils import timezone
 
 from deploy.stack.child import spawn
 from deploy.stack.redis import Redis
@@ -27,14 +30,17 @@ from identity.models import RecoveryRequest, User
 from tests.integration.cast import all_at_once, make_user, submit
 from tests.waiting import eventually
 from transferapi.config import CHECKOUT
+from transferapi.tasks import maintenance
 from transferapi.tasks.models import Event, Lease, Mail, Round, Task, WorkerProcess
 from transferapi.tasks.upkeep import rounds
 from transferapi.tasks.upkeep.rounds import Interval, Work
 from transferapi.tasks.worker import leases
 from workers import runtime
-from workers.rounds import IDLE_SECONDS, POLL_SECONDS, SOON, SPREAD, WORK, Ticker
+from workers.rounds import IDLE_SECONDS, JOBS, POLL_SECONDS, SOON, SPREAD, Job, Ticker
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("loopback_opened")]
+
+INTERVALS = {job.name: job.interval for job in JOBS}
 
 
 def put_off(seconds: float) -> None:
@@ -118,11 +124,11 @@ def test_a_task_whose_worker_stops_or_is_killed_goes_on_in_another_one_alone(
     with silence() as port:
         task = task_between(make_user("alice"), port)
         pids = [worker(), worker()]
-        eventually(lambda: holder(task), seconds=60)
+        eventually(lambda: holder(task))
         stopped, epoch = holder(task), Lease.objects.get(pk=task.pk).epoch
         assert stopped in pids
         os.kill(stopped, signal.SIGTERM)
-        eventually(lambda: holder(task) not in (0, stopped), seconds=60)
+        eventually(lambda: holder(task) not in (0, stopped))
         # It was given back: nothing of it is suspect. Celery's own set-up of logging would drop the line.
         assert not Event.objects.filter(task=task, code="RESUMED").exists()
         ended = f"INFO workers.runtime: slice {epoch} ended: released"
@@ -130,7 +136,7 @@ def test_a_task_whose_worker_stops_or_is_killed_goes_on_in_another_one_alone(
         pids.append(worker())
         killed = holder(task)
         os.kill(killed, signal.SIGKILL)
-        eventually(lambda: holder(task) not in (0, stopped, killed), seconds=60)
+        eventually(lambda: holder(task) not in (0, stopped, killed))
         assert holder(task) == pids[2]
         resumed = Event.objects.get(task=task, code="RESUMED")
         assert "another one goes on" in resumed.description
@@ -141,9 +147,9 @@ def test_a_task_whose_worker_stops_or_is_killed_goes_on_in_another_one_alone(
 def test_two_workers_without_a_task_ask_the_database_for_little(worker: Callable[[], int]) -> None:
     """Each polled twice a second, with several statements, and did its jobs every 2 seconds: 30 in a second."""
     pids = {worker(), worker()}
-    eventually(lambda: {int(one.name.rpartition(":")[2]) for one in WorkerProcess.objects.all()} == pids, seconds=60)
+    eventually(lambda: {int(one.name.rpartition(":")[2]) for one in WorkerProcess.objects.all()} == pids)
     # The first round of each job is over.
-    eventually(lambda: Round.objects.filter(next_at__gt=Now()).count() == len(rounds.INTERVALS), seconds=60)
+    eventually(lambda: Round.objects.filter(next_at__gt=Now()).count() == len(INTERVALS))
     begun = statements()
     time.sleep(12)
     # With what the first rounds leave to do.
@@ -157,14 +163,93 @@ def statements() -> int:
         return int(cursor.fetchone()[0])
 
 
-def test_each_periodic_job_has_its_work() -> None:
-    assert list(WORK) == list(rounds.INTERVALS)
+def test_a_new_job_is_one_declaration(client: Client) -> None:
+    """Its row, its work, its interval and its delay in the metrics come from it alone."""
+    done = threading.Event()
+    ticker = Ticker([*JOBS, Job("a new one", Interval(600.0), [done.set])])
+    ticker.run_due()
+    ticker.run_due()
+    assert done.wait(30)
+    ticker.stop()
+    row = Round.objects.get(name="a new one")
+    assert timedelta(seconds=590) < row.next_at - timezone.now() < timedelta(seconds=610)
+    assert 'waybill_round_overdue_seconds{round="a new one"} 0' in client.get("/metrics").content.decode()
+
+
+def test_the_names_of_jobs_differ_and_fit_into_their_column() -> None:
+    assert len(INTERVALS) == len(JOBS)
+    assert all(len(name) <= 32 for name in INTERVALS)
+
+
+def test_a_job_that_hangs_delays_no_other_and_is_left_to_other_workers() -> None:
+    release, others = threading.Event(), [threading.Event() for _ in JOBS]
+    ticker = Ticker(
+        [
+            Job("hangs", Interval(0.0), [lambda: release.wait(60)]),
+            *(Job(job.name, Interval(0.0), [done.set]) for job, done in zip(JOBS, others, strict=True)),
+        ]
+    )
+    try:
+        ticker.run_due()
+        ticker.run_due()
+        assert all(done.wait(30) for done in others)
+        assert "hangs" not in {job.name for job in ticker.idle_jobs()}
+        assert rounds.poll({"hangs": Interval(0.0)}).due == ["hangs"], "another worker gets it"
+    finally:
+        release.set()
+        ticker.stop()
+
+
+def test_a_step_that_fails_does_not_keep_the_next_ones_from_being_done(caplog: pytest.LogCaptureFixture) -> None:
+    done = threading.Event()
+
+    def fail() -> None:
+        raise ValueError("with private data")
+
+    ticker = Ticker([Job("of two steps", Interval(600.0), [fail, done.set])])
+    ticker.run_due()
+    ticker.run_due()
+    assert done.wait(30)
+    ticker.stop()
+    assert "the periodic job of two steps failed: ValueError" in caplog.text
+    assert "private" not in caplog.text
+
+
+def test_jobs_that_move_tasks_rest_while_the_maintenance_mode_holds_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    maintenance.turn_on("for an upgrade", hold=True)
+    moved, other = threading.Event(), threading.Event()
+    ticker = Ticker(
+        [
+            Job("moves tasks", Interval(600.0), [moved.set], while_held=False),
+            Job("moves none", Interval(600.0), [other.set]),
+        ]
+    )
+    try:
+        ticker.run_due()
+        ticker.run_due()
+        eventually(lambda: len(ticker.idle_jobs()) == 2)
+        ticker.stop()
+        assert (moved.is_set(), other.is_set()) == (False, True)
+    finally:
+        maintenance.turn_off()
+        runtime.hold(held=False)
+    assert {job.name for job in JOBS if not job.while_held} == {"sweep", "pauses", "uploads"}
+
+
+def test_the_round_of_a_job_that_no_worker_has_any_more_is_deleted() -> None:
+    names = ("sweep", "of a newer version", "of an older version")
+    for _ in range(2):
+        rounds.poll({name: Interval(2.0) for name in names})
+    for name in ("sweep", "of an older version"):
+        Round.objects.filter(name=name).update(next_at=Now() - timedelta(hours=1))
+    rounds.forget_abandoned(INTERVALS)
+    assert set(Round.objects.values_list("name", flat=True)) == {"sweep", "of a newer version"}
 
 
 def test_a_worker_polls_when_the_next_sweep_is_due() -> None:
     """No job is due, and the sweep will be in a quarter of a second."""
     for _ in range(2):
-        rounds.poll(rounds.INTERVALS)
+        rounds.poll(INTERVALS)
     ticker = Ticker()
     ticker.run_due()
     assert ticker.wait > POLL_SECONDS
@@ -193,16 +278,16 @@ def test_a_worker_polls_rarely_while_there_is_no_task_and_often_from_the_next_po
 ) -> None:
     """The sweep that was put off comes at the poll that sees the task, whose message may be lost."""
     for _ in range(2):
-        rounds.poll(rounds.INTERVALS)
+        rounds.poll(INTERVALS)
     ticker = Ticker()
     ticker.run_due()
     assert IDLE_SECONDS * (1 - SPREAD) <= ticker.wait <= IDLE_SECONDS * (1 + SPREAD) < leases.TTL.total_seconds()
-    found = rounds.poll(rounds.INTERVALS)
+    found = rounds.poll(INTERVALS)
     assert (found.due, found.tasks) == ([], False)
     assert found.sweep_in is not None
-    assert found.sweep_in > rounds.INTERVALS["sweep"].every + SPREAD
+    assert found.sweep_in > INTERVALS["sweep"].every + SPREAD
     submit(alice, ep1, ep2)
-    found = rounds.poll(rounds.INTERVALS)
+    found = rounds.poll(INTERVALS)
     assert (set(found.due), found.tasks) == ({"sweep", "pauses", "renew", "tidy"}, True)
     assert found.sweep_in is not None
     assert found.sweep_in < 2
@@ -214,7 +299,7 @@ def test_a_worker_polls_rarely_while_there_is_no_task_and_often_from_the_next_po
 
 def test_a_worker_that_no_message_reaches_polls_often(monkeypatch: pytest.MonkeyPatch) -> None:
     for _ in range(2):
-        rounds.poll(rounds.INTERVALS)
+        rounds.poll(INTERVALS)
     monkeypatch.setattr(runtime, "hears", lambda: False)
     ticker = Ticker()
     ticker.run_due()
@@ -231,7 +316,7 @@ def test_each_question_about_work_can_be_asked(work: Work) -> None:
 
 def test_a_job_with_work_is_due_at_the_next_poll(alice: User) -> None:
     names = ("mails", "webhooks", "timers")
-    wanted = {name: rounds.INTERVALS[name] for name in names}
+    wanted = {name: INTERVALS[name] for name in names}
     for _ in range(2):
         rounds.poll(wanted)
     assert rounds.poll(wanted).due == []

@@ -59,7 +59,7 @@ def run(grant: leases.Grant, work: Callable[[PostgresTaskStore], Awaitable[R]]) 
     return asyncio.run(main())
 
 
-def test_the_engine_is_told_what_the_task_is(task: Task, ep1: Endpoint) -> None:
+def test_the_engine_gets_what_the_task_is(task: Task, ep1: Endpoint) -> None:
     spec = take(task).spec
     assert (spec.task_id, spec.is_delete, spec.max_sessions) == (str(task.pk), False, 9)
     assert (spec.source.id, spec.source.name) == (str(ep1.pk), "alice#ep1")

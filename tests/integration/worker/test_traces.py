@@ -27,9 +27,8 @@ from tests.integration.rest import Api
 from tests.servers.otlp_collector import Collector, collecting
 from tests.waiting import eventually
 from transferapi.config import CHECKOUT
-from transferapi.tasks import moves
+from transferapi.tasks import moves, task_spans
 from transferapi.tasks.models import Task
-from transferapi.tasks.tracing import task_spans
 from transferapi.tasks.worker import slice_end
 from transferapi.traces import exporting, sdk, span_queue, spans, submissions
 from transferapi.traces.span_queue import Sent, SpanQueue
@@ -59,6 +58,7 @@ def the_task(task: Task) -> Task:
     return Task.objects.get(pk=task.pk)
 
 
+@pytest.mark.own_interpreter
 def test_off_it_loads_nothing_and_starts_no_thread() -> None:
     script = """
 import os, sys, threading
@@ -67,9 +67,9 @@ import django
 django.setup()
 import workers.runtime, transferapi.shell.server.main
 from transferapi.rest.trace_requests import TraceRequests
-from transferapi.tasks.tracing import switch
+from transferapi.tasks import trace_switch
 from transferapi.traces import spans
-switch.begin("web")
+trace_switch.begin("web")
 # redis-py loads the metrics of the SDK by itself, where they are installed.
 unwanted = ("opentelemetry.sdk.trace", "opentelemetry.exporter", "google.protobuf", "transferapi.traces.sdk")
 loaded = [name for name in sys.modules if name.startswith(unwanted)]

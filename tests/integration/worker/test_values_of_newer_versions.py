@@ -17,9 +17,10 @@ from tests.integration.cast import submit, transfer_request
 from tests.integration.pages import PASSWORD, Browser
 from tests.integration.rest import Api
 from tests.integration.shared import give, make_share
+from tests.refusals import raises_refusal
 from tests.shell_context import Shell
 from transferapi.tasks import moves
-from transferapi.tasks.errors import UnknownStateError
+from transferapi.tasks.errors import UNKNOWN_STATE
 from transferapi.tasks.models import File, Item, Task
 from transferapi.timers import services as timers
 from transferapi.timers.schedule import Schedule
@@ -163,7 +164,7 @@ def test_an_unknown_value_is_shown_and_fails_nothing(
 
 def test_a_task_in_an_unknown_phase_is_not_moved(stage: Task, alice: User) -> None:
     Task.objects.update(phase=NEW)
-    with pytest.raises(UnknownStateError):
+    with raises_refusal(UNKNOWN_STATE):
         moves.cancel(alice, stage.pk)
     answer = Api(alice).post(f"/task/{stage.pk}/cancel")
     assert (answer.status, answer.code) == (409, "Conflict")

@@ -16,9 +16,11 @@ from endpoints.gridftp.faults import Fault, FaultError, Kind, Side
 from endpoints.models import Endpoint
 from identity.models import User
 from tests.integration.cast import all_at_once, later, submit, submit_delete, take
-from transferapi.tasks import moves, queries
+from transferapi.rest.transfer import task_documents
+from transferapi.tasks import moves, queries, standstill
 from transferapi.tasks.errors import LeaseLostError
 from transferapi.tasks.events import NewEvent
+from transferapi.tasks.forecast import services as forecasts
 from transferapi.tasks.models import Event, File, Item, Lease, Task
 from transferapi.tasks.records import (
     FaultedFile,
@@ -211,7 +213,7 @@ def test_a_file_that_begins_afresh_gives_its_bytes_back(grant: Grant) -> None:
     assert (task.bytes_transferred, task.bytes_total) == (0, 70)
 
 
-def test_a_fault_is_kept_with_the_file_and_told_once_for_all_files_of_its_kind(alice: User, grant: Grant) -> None:
+def test_a_fault_is_kept_with_the_file_and_reported_once_for_all_files_of_its_kind(alice: User, grant: Grant) -> None:
     files = find(grant, *[1] * 40)
     retry_at = later(60)
     batch = [faulted(file, retry_at) for file in files[:30]] + [faulted(file, None, GONE) for file in files[30:]]
@@ -266,6 +268,40 @@ def test_progress_clears_the_trouble_and_moves_the_deadline_only_later(alice: Us
     Task.objects.filter(pk=task.pk).update(deadline=far)
     write(grant, settled=settled(three))
     assert queries.get(alice, task.pk).deadline == far
+
+
+def test_a_task_that_does_not_go_on_knows_since_when_until_progress_that_stays(
+    alice: User, task: Task, grant: Grant
+) -> None:
+    one, two = find(grant, 100, 1)
+    retry_at = later(5)
+
+    def stands() -> standstill.Standstill | None:
+        return standstill.of(queries.get(alice, task.pk))
+
+    write(grant, progress=[PartialFile(one, "0-90", 90)])
+    assert stands() is None
+    write(grant, faulted=[faulted(one, retry_at)])
+    first = stands()
+    assert first is not None
+    assert (first.code, first.side, first.next_try) == ("PERMISSION_DENIED", "source", retry_at)
+    assert task_documents.task(queries.get(alice, task.pk))["nice_status_expires_in"] in range(3, 6)
+    assert forecasts.shown(queries.get(alice, task.pk)) is None
+
+    write(grant, progress=[PartialFile(one, "0-40", 40)])
+    assert stands() == first, "the octets of a file that begins again are no progress"
+    write(grant, faulted=[faulted(one, later(60))])
+    again = stands()
+    assert again is not None
+    assert again.since == first.since
+    details = queries.get(alice, task.pk).nice_status_details or ""
+    assert f"It has failed since {first.since:%Y-%m-%d %H:%M:%S} UTC, and is tried again at " in details
+
+    write(grant, settled=settled(two))
+    assert stands() is None
+    assert forecasts.shown(queries.get(alice, task.pk)) is not None
+    write(grant, faulted=[faulted(one, None)])
+    assert stands() is None, "a file that is given up does not hold the others"
 
 
 def test_octets_that_are_thrown_away_and_sent_again_move_no_deadline(alice: User, task: Task, grant: Grant) -> None:
@@ -340,7 +376,7 @@ def test_what_is_on_disk_under_another_name_is_forgotten_with_the_name(grant: Gr
     assert check_sums(grant).bytes_transferred == 30
 
 
-def test_a_task_without_failures_succeeds_and_tells_its_numbers(alice: User, grant: Grant) -> None:
+def test_a_task_without_failures_succeeds_and_reports_its_numbers(alice: User, grant: Grant) -> None:
     one, two = find(grant, 10, 20)
     scanned(grant)
     write(grant, settled=settled(one) + settled(two, skipped=True))
@@ -389,7 +425,7 @@ def test_what_is_not_done_cannot_be_finished(grant: Grant) -> None:
     slice_end.finish(grant.task_id, grant.epoch)
 
 
-def test_at_the_deadline_what_arrived_is_counted_and_the_rest_is_told(alice: User, grant: Grant) -> None:
+def test_at_the_deadline_what_arrived_is_counted_and_the_rest_is_reported(alice: User, grant: Grant) -> None:
     one, two, _ = find(grant, 10, 20, 30)
     write(grant, settled=settled(one), faulted=[faulted(two, later(60))])
     slice_end.fail(grant.task_id, grant.epoch, "EXPIRED", moves.EXPIRED_TEXT)

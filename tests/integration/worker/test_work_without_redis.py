@@ -28,7 +28,11 @@ from transferapi.config import CHECKOUT
 from transferapi.config.servers import broker_url
 from transferapi.tasks.models import Event, Lease, Task, WorkerProcess
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(240)]
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.timeout(240),
+    pytest.mark.usefixtures("loopback_opened"),
+]
 
 THREADS = 2
 FILES = {f"{number}": random.Random(number).randbytes(20_000 * number) for number in range(10)}

@@ -137,7 +137,7 @@ def test_an_endpoint_that_demands_a_second_factor_is_reached_by_a_passkey(
     eventually(lambda: at(browser, "/signin"))
     browser.click("form[data-passkey=sign-in] button")
     # The demand is met: now the server is asked, and none is there.
-    eventually(lambda: at(browser, "/transfer") and browser.shows("The endpoint did not list this folder."), seconds=60)
+    eventually(lambda: at(browser, "/transfer") and browser.shows("The endpoint did not list this folder."))
     assert not browser.shows("asks for another sign-in")
     browser.complaints()
 
@@ -148,7 +148,7 @@ def test_a_lost_password_without_scripts(browser: Chromium, home: str, dora: str
     browser.click('a[href="/recover"]')
     browser.type("#name", "dora@example.org" + ENTER)
     assert "a mail is on its way" in browser.text("main")
-    eventually(lambda: any("new password" in mail["Subject"] for mail in mail_server.mails), seconds=30)
+    eventually(lambda: any("new password" in mail["Subject"] for mail in mail_server.mails))
     text = next(str(mail.get_content()) for mail in mail_server.mails if "new password" in mail["Subject"])
     [path] = re.findall(r"http://[^/\s]+(/recover/link\?code=\S+)", text)
     browser.open(f"{home}{path}")

@@ -76,7 +76,7 @@ def test_a_task_that_changes_changes_on_the_page_by_itself(
     browser.open(f"{service.url}/activity?q={unreachable['id']}")
     eventually(lambda: browser.run("return document.getElementById('updated').textContent") != "")
     service.call("POST", f"/task/{unreachable['id']}/cancel")
-    eventually(lambda: "Canceled" in said(browser, ".tasks .state"), seconds=30)
+    eventually(lambda: "Canceled" in said(browser, ".tasks .state"))
 
 
 def test_the_page_of_a_task_shows_its_end_without_being_loaded_again(
@@ -85,7 +85,7 @@ def test_the_page_of_a_task_shows_its_end_without_being_loaded_again(
     browser.open(unreachable["address"])
     browser.run("window.stays = true")
     service.call("POST", f"/task/{unreachable['id']}/cancel")
-    eventually(lambda: browser.shows("Canceled after"), seconds=30)
+    eventually(lambda: browser.shows("Canceled after"))
     assert browser.run("return window.stays === true")
 
 
@@ -106,9 +106,7 @@ def test_a_task_is_canceled_with_the_keyboard_alone_after_a_question(
     eventually(lambda: "Cancel this task?" in said(browser, "dialog"))
     browser.press("\ue004" + ENTER)
     eventually(lambda: browser.shows("The task"))
-    eventually(
-        lambda: service.call("GET", f"/task/{unreachable['id']}?fields=status")["status"] == "FAILED", seconds=30
-    )
+    eventually(lambda: service.call("GET", f"/task/{unreachable['id']}?fields=status")["status"] == "FAILED")
 
 
 def test_what_is_typed_and_opened_stays_while_the_page_around_it_is_new(
@@ -119,7 +117,7 @@ def test_what_is_typed_and_opened_stays_while_the_page_around_it_is_new(
     browser.run("document.getElementById('label').value = 'half a na'; document.getElementById('label').focus()")
     browser.run("document.querySelector('details.fold:not([open])').open = true")
     service.call("POST", f"/task/{unreachable['id']}/cancel")
-    eventually(lambda: browser.shows("Canceled after"), seconds=30)
+    eventually(lambda: browser.shows("Canceled after"))
     assert browser.run("return document.querySelectorAll('details.fold[open]').length") == 2
 
 
@@ -133,7 +131,7 @@ def test_the_field_that_is_typed_into_keeps_its_text_in_a_part_that_is_new(
     browser.run(COUNT_COPIES)
     browser.run("dispatchEvent(new Event('online'))")
     eventually(lambda: browser.run("return copies") > 0)
-    eventually(lambda: "renamed elsewhere" in said(browser, "h1"), seconds=30)
+    eventually(lambda: "renamed elsewhere" in said(browser, "h1"))
     assert browser.run("return document.getElementById('label').value") == "half a na"
     assert browser.run("return document.activeElement.id") == "label"
 
@@ -151,9 +149,7 @@ def test_a_question_is_answered_although_the_page_was_read_again_meanwhile(
     eventually(lambda: browser.run("return copies") > 0)
     browser.run_until_done("setTimeout(arguments[0], 300)")
     browser.press("\ue004" + ENTER)
-    eventually(
-        lambda: service.call("GET", f"/task/{unreachable['id']}?fields=status")["status"] == "FAILED", seconds=30
-    )
+    eventually(lambda: service.call("GET", f"/task/{unreachable['id']}?fields=status")["status"] == "FAILED")
 
 
 def test_the_list_and_cancel_work_without_scripts(browser: Chromium, service: Api, unreachable: dict[str, Any]) -> None:
@@ -165,9 +161,7 @@ def test_the_list_and_cancel_work_without_scripts(browser: Chromium, service: Ap
         browser.click(f"a[href='/activity/{unreachable['id']}']")
         browser.click("form[action$='/cancel'] button")
         eventually(lambda: browser.address.endswith(unreachable["id"]))
-        eventually(
-            lambda: service.call("GET", f"/task/{unreachable['id']}?fields=status")["status"] == "FAILED", seconds=30
-        )
+        eventually(lambda: service.call("GET", f"/task/{unreachable['id']}?fields=status")["status"] == "FAILED")
     finally:
         browser.scripts(enabled=True)
 
@@ -183,9 +177,25 @@ def test_a_lost_connection_is_said_and_what_was_missed_is_shown_when_it_is_back(
         service.call("POST", f"/task/{unreachable['id']}/cancel")
     finally:
         browser.network(offline=False)
-    eventually(lambda: browser.shows("Canceled after"), seconds=60)
-    eventually(lambda: "is lost" not in said(browser, "#banners"), seconds=30)
+    eventually(lambda: browser.shows("Canceled after"))
+    eventually(lambda: "is lost" not in said(browser, "#banners"))
     browser.complaints()
+
+
+def test_a_task_that_does_not_go_on_says_so_in_the_list_on_its_page_and_below_the_panes(
+    browser: Chromium, service: Api, unreachable: dict[str, Any]
+) -> None:
+    line = "The server cannot be reached"
+    browser.open(unreachable["address"])
+    eventually(lambda: line in said(browser, ".stall-box"))
+    assert "Stalled" in said(browser, "h1 + .chip")
+    assert browser.run("return document.title").startswith(line)
+    assert "Time left" not in said(browser, ".numbers")
+    assert browser.run("return document.querySelectorAll('.cause').length") == 0
+    browser.open(f"{service.url}/activity")
+    eventually(lambda: line in said(browser, f"tr[data-task='{unreachable['id']}'] + .trouble"))
+    browser.open(f"{service.url}/transfer")
+    eventually(lambda: line in said(browser, f"#dock [data-task='{unreachable['id']}']"))
 
 
 def test_failed_files_are_found_by_their_cause_and_retried_in_two_presses(browser: Chromium, service: Api) -> None:

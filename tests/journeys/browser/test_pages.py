@@ -73,7 +73,7 @@ def listener() -> Iterator[list[str]]:
         asked.append(f"http://localhost:{server.server_port}")
         yield asked
         server.shutdown()
-        thread.join(10)
+        thread.join(60)
 
 
 def sign_in(browser: Chromium, service: Api) -> None:

@@ -129,7 +129,7 @@ def test_a_person_signs_up_from_the_mail_to_the_first_page(
     def text() -> str:
         return next((str(mail.get_content()) for mail in mail_server.mails if "frank" in str(mail["To"])), "")
 
-    eventually(lambda: "/signup/link" in text(), seconds=30)
+    eventually(lambda: "/signup/link" in text())
     [path] = re.findall(r"http://[^/\s]+(/signup/link\?code=\S+)", text())
     browser.open(f"{service.url}{path}")
     eventually(lambda: at(browser, "/signup/account"))

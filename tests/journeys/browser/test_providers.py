@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from deploy.stack.free_ports import free_port
-from identity.federation.openid import metadata
+from identity.federation import openid
 from tests.browsers.chromium import ENTER, Chromium
 from tests.identity_providers.institution_site import institution_site
 from tests.identity_providers.openid_provider import PASSWORD, OpenIdProvider
@@ -141,7 +141,7 @@ def test_an_identity_is_linked_signs_in_with_new_keys_and_is_unlinked(browser: C
     sign_out(browser)
     # The provider has new keys, and has forgotten the browser: the new keys are read when they are needed.
     place.provider.restart()
-    time.sleep(metadata.AGAIN_SECONDS)
+    time.sleep(openid.AGAIN_SECONDS)
     place.open(browser, "/signin?next=/account")
     browser.click('form[action="/signin/with/lab"] button')
     say_who(browser, "erin")
@@ -170,7 +170,7 @@ def test_an_identity_is_linked_signs_in_with_new_keys_and_is_unlinked(browser: C
 def test_a_refusal_and_an_address_that_nobody_has_proven(browser: Chromium, place: Place) -> None:
     """Canaille says of no address that it is verified: its people make an account by an invitation, or link."""
     place.provider.restart()
-    time.sleep(metadata.AGAIN_SECONDS)
+    time.sleep(openid.AGAIN_SECONDS)
     place.open(browser, "/signin")
     browser.click('form[action="/signin/with/lab"] button')
     say_who(browser, "carol")

@@ -63,7 +63,7 @@ def test_staff_add_a_user_who_comes_by_the_mail(browser: Chromium, service: Api,
     def text() -> str:
         return next((str(mail.get_content()) for mail in mail_server.mails if "gina" in str(mail["To"])), "")
 
-    eventually(lambda: "/recover/link" in text(), seconds=30)
+    eventually(lambda: "/recover/link" in text())
     [path] = re.findall(r"http://[^/\s]+(/recover/link\?code=\S+)", text())
     browser.open(f"{service.url}/account")
     browser.click("header details summary")

@@ -112,7 +112,7 @@ def clear_toasts(browser: Chromium) -> None:
 
 
 def content(path: Path) -> bytes | None:
-    """None: it is not there (yet)."""
+    """None if it is not there (yet)."""
     return path.read_bytes() if path.exists() else None
 
 
@@ -144,7 +144,7 @@ def test_files_are_opened_downloaded_and_uploaded(
     large.write_bytes(random.Random(2).randbytes(20 << 20))
     browser.run(f"document.querySelector('{RIGHT} table').focus()")
     browser.type("#upload-files", str(large))
-    eventually(lambda: content(right.folder / "large.bin") == large.read_bytes(), seconds=40)
+    eventually(lambda: content(right.folder / "large.bin") == large.read_bytes())
     eventually(lambda: "large.bin" in names(browser, RIGHT))
     assert not [one for one in right.folder.iterdir() if one.name.startswith(".waybill")]
     large.write_bytes(b"another")
@@ -192,7 +192,7 @@ def test_keys_alone_are_enough(browser: Chromium, service: Api, sides: tuple[Sit
     browser.click("dialog .icon-only")
 
 
-def test_typing_filters_and_sorting_is_told(browser: Chromium, service: Api, sides: tuple[Site, Site]) -> None:
+def test_typing_filters_and_sorting_is_announced(browser: Chromium, service: Api, sides: tuple[Site, Site]) -> None:
     show(browser, service, *sides)
     browser.type(f"{LEFT} table", "tab")
     eventually(lambda: names(browser, LEFT) == ["table.csv"])
@@ -216,20 +216,42 @@ def test_a_mirror_shows_what_it_deletes_and_has_it_typed(
     left, right = sides
     (right.folder / "run1" / "deep").mkdir(parents=True)
     (right.folder / "run1" / "deep" / "extra.dat").write_text("old")
+    (right.folder / "run1" / "gone" / "below").mkdir(parents=True)
+    (right.folder / "run1" / "gone" / "below" / "old.dat").write_text("old")
     show(browser, service, left, right)
     browser.click(row(browser, LEFT, "run1"))
     browser.run("document.querySelector('#options').open = true")
     browser.click("#opt-delete_destination_extra")
+    browser.run("document.querySelector('#opt-confirm_deletion_above').value = ''")
     assert "mirror" in browser.text("#options-summary")
     browser.click(f"{LEFT} .copy")
     eventually(lambda: browser.run("return Boolean(document.querySelector('#dialog-typed'))"))
+    # A folder counts with all that is in it.
+    assert "To be deleted: 2 files and 2 folders." in browser.text("dialog")
     assert "extra.dat" in browser.text("dialog")
+    assert "below/old.dat" in browser.text("dialog")
     assert browser.run("return document.querySelector('dialog .main.danger').disabled")
     browser.type("#dialog-typed", "delete")
     browser.click("dialog .main.danger")
-    eventually(lambda: not (right.folder / "run1" / "deep" / "extra.dat").exists(), seconds=30)
+    eventually(lambda: not (right.folder / "run1" / "deep" / "extra.dat").exists())
     eventually(lambda: content(right.folder / "run1" / "deep" / "data.bin") is not None)
+    eventually(lambda: not (right.folder / "run1" / "gone").exists())
+    # The user chooses a mirror for each copy anew.
+    eventually(lambda: not browser.run("return document.querySelector('#opt-delete_destination_extra').checked"))
+    assert "mirror" not in browser.text("#options-summary")
     browser.run("document.querySelector('#transfer-form').reset()")
+
+
+def test_a_mirror_that_deletes_nothing_wants_no_word(browser: Chromium, service: Api, sides: tuple[Site, Site]) -> None:
+    show(browser, service, *sides)
+    browser.click(row(browser, LEFT, "run1"))
+    browser.run("document.querySelector('#options').open = true")
+    browser.click("#opt-delete_destination_extra")
+    browser.click(f"{LEFT} .copy")
+    eventually(lambda: "Nothing would be deleted." in str(browser.run("return document.body.innerText")))
+    assert not browser.run("return Boolean(document.querySelector('#dialog-typed'))")
+    browser.click("dialog .main")
+    eventually(lambda: content(sides[1].folder / "run1" / "deep" / "data.bin") is not None)
 
 
 def test_a_double_click_submits_one_task(browser: Chromium, service: Api, sides: tuple[Site, Site]) -> None:
@@ -262,7 +284,7 @@ def test_hostile_names_stay_names(browser: Chromium, service: Api, sides: tuple[
     browser.click(f"{LEFT} .all")
     browser.click(f"{LEFT} .copy")
     wanted = {one.name for one in left.folder.iterdir() if not one.name.startswith(".")}
-    eventually(lambda: {one.name for one in right.folder.iterdir()} == wanted, seconds=30)
+    eventually(lambda: {one.name for one in right.folder.iterdir()} == wanted)
     browser.click(row(browser, LEFT, "<b>fol\\u202eder"))
     browser.type(f"{LEFT} table", ENTER)
     eventually(lambda: browser.shows("This folder is empty."))
@@ -282,7 +304,7 @@ def test_distinct_empty_states_say_what_to_do(
     ready(browser, LEFT)
     away = service.endpoint(f"{workspace.name}-away", 1)
     browser.open(f"{service.url}/transfer?origin_id={away}")
-    eventually(lambda: browser.run(f"return Boolean(document.querySelector('{LEFT} .state details'))"), seconds=30)
+    eventually(lambda: browser.run(f"return Boolean(document.querySelector('{LEFT} .state details'))"))
     assert "Try again" in browser.text(LEFT)
     browser.open(f"{service.url}/transfer?origin_id={'0' * 8}-0000-0000-0000-{'0' * 12}")
     eventually(lambda: browser.run(f"return Boolean(document.querySelector('{LEFT} .state h2'))"))
@@ -350,4 +372,4 @@ def test_without_scripts_a_folder_is_listed_and_copied(
     eventually(lambda: "README.txt" in browser.text("main"))
     browser.click(f"{LEFT} td.tick input[value=dRUN]".replace("dRUN", "drun1"))
     browser.click(f"{LEFT} .status button")
-    eventually(lambda: content(right.folder / "run1" / "deep" / "data.bin") is not None, seconds=30)
+    eventually(lambda: content(right.folder / "run1" / "deep" / "data.bin") is not None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from urllib.parse import quote
 
@@ -58,6 +59,10 @@ def parts_left(folder: Path) -> list[str]:
     return [one.name for one in folder.iterdir() if one.name.startswith(".waybill")]
 
 
+def is_refused(browser: Chromium, button: str) -> bool:
+    return bool(browser.run(f"return {button}.title") == "You may only read this folder.")
+
+
 def asked(browser: Chromium, words: str) -> bool:
     """Whether a dialog shows these words."""
     return words in str(browser.run("return document.querySelector('dialog')?.innerText"))
@@ -77,11 +82,11 @@ def test_an_upload_goes_on_after_a_lost_connection(
     long.write_bytes(random.Random(5).randbytes(LONG))
     slowly(8_000_000)
     begin_upload(browser, long)
-    eventually(lambda: parts_left(folder), seconds=30)
+    eventually(lambda: parts_left(folder))
     slowly(offline=True)
     eventually(lambda: browser.run("return document.querySelector('#uploads .say').textContent.length > 0"))
     slowly()
-    eventually(lambda: content(folder / "long.bin") == long.read_bytes(), seconds=60)
+    eventually(lambda: content(folder / "long.bin") == long.read_bytes())
     assert parts_left(folder) == []
 
 
@@ -93,9 +98,9 @@ def test_an_upload_that_is_stopped_leaves_nothing_behind(
     long.write_bytes(random.Random(6).randbytes(LONG))
     slowly(8_000_000)
     begin_upload(browser, long)
-    eventually(lambda: parts_left(folder), seconds=30)
+    eventually(lambda: parts_left(folder))
     browser.run("document.querySelector('#uploads .one button').click()")
-    eventually(lambda: not parts_left(folder), seconds=30)
+    eventually(lambda: not parts_left(folder))
     eventually(lambda: "Stopped" in browser.text("#uploads"))
     assert content(folder / "stopped.bin") is None
 
@@ -109,7 +114,7 @@ def test_a_file_is_dropped_into_a_pane(browser: Chromium, service: Api, sides: t
         for (const kind of ["dragover", "drop"])
             pane.dispatchEvent(new DragEvent(kind, {{ bubbles: true, cancelable: true, dataTransfer: held }}));
     """)
-    eventually(lambda: content(sides[1].folder / "dropped.txt") == b"dropped text", seconds=30)
+    eventually(lambda: content(sides[1].folder / "dropped.txt") == b"dropped text")
     eventually(lambda: "dropped.txt" in names(browser, RIGHT))
 
 
@@ -122,13 +127,13 @@ def test_the_sides_are_swapped_and_a_folder_is_bookmarked(
     eventually(lambda: "README.txt" in names(browser, RIGHT))
     eventually(lambda: f"origin_id={right.id}" in browser.address)
     clear_toasts(browser)
-    browser.click(f"{RIGHT} [data-pane=bookmark]")
+    browser.click(f"{RIGHT} [data-action=bookmark]")
     eventually(lambda: "Bookmarked." in toast(browser))
     found = service.call("GET", "/bookmark_list")["DATA"]
     assert (left.id, left.path("")) in {(one["endpoint_id"], one["path"]) for one in found}
 
 
-def test_names_that_are_taken_are_told_before_anything_is_copied(
+def test_names_that_are_taken_are_reported_before_anything_is_copied(
     browser: Chromium, service: Api, sides: tuple[Site, Site]
 ) -> None:
     left, right = sides
@@ -136,13 +141,13 @@ def test_names_that_are_taken_are_told_before_anything_is_copied(
     show(browser, service, left, right)
     browser.click(row(browser, LEFT, "table.csv"))
     browser.click(f"{LEFT} .copy")
-    eventually(lambda: asked(browser, "exist there already"))
+    eventually(lambda: asked(browser, "exists there already"))
     assert content(right.folder / "table.csv") == b"precious"
     browser.click("dialog .actions .main")
-    eventually(lambda: content(right.folder / "table.csv") == b"a,b\n1,2\n", seconds=30)
+    eventually(lambda: content(right.folder / "table.csv") == b"a,b\n1,2\n")
 
 
-def test_a_folder_that_cannot_be_written_to_is_told_before_anything_is_copied(
+def test_a_folder_that_cannot_be_written_to_is_reported_before_anything_is_copied(
     browser: Chromium, service: Api, sides: tuple[Site, Site], workspace: Path
 ) -> None:
     left, right = sides
@@ -186,6 +191,13 @@ def test_bob_is_given_a_folder_and_downloads_from_it(
         assert got == 100_000
         bobs.open(f"{service.url}/transfer?origin_id={share}&origin_path=/")
         eventually(lambda: names(bobs, LEFT) == ["deep"])
+        # Bob may only read: the page does not offer what the service would refuse.
+        bobs.click(row(bobs, LEFT, "deep"))
+        for action in ("new-folder", "upload", "rename", "delete"):
+            button = f"document.querySelector('{LEFT} [data-action={action}]')"
+            eventually(partial(is_refused, bobs, button))
+            assert bobs.run(f"return {button}.ariaDisabled") == "true"
+        assert bobs.run(f"return document.querySelector('{LEFT} [data-action=copy-path]').ariaDisabled") == "false"
 
 
 def test_a_timer_copies_at_its_time_and_is_deleted_after_a_question(
@@ -223,7 +235,7 @@ def test_without_scripts_a_folder_whose_name_is_not_text_is_entered(
     eventually(lambda: "inside.txt" in without_scripts.text("main"))
     without_scripts.click(f"{LEFT} td.tick input")
     without_scripts.click(f"{LEFT} .status button")
-    eventually(lambda: content(right.folder / "inside.txt") == b"found", seconds=30)
+    eventually(lambda: content(right.folder / "inside.txt") == b"found")
 
 
 def test_single_keys_are_turned_off(browser: Chromium, service: Api) -> None:

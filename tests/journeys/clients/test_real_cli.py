@@ -71,6 +71,7 @@ def test_search_and_show(globus: Globus, source: Site) -> None:
     assert "EndpointNotFound" in missing.err
 
 
+@pytest.mark.own_interpreter
 def test_listings(globus: Globus, source: Site) -> None:
     place = f"{source.id}:/tree/"
     assert globus("ls", place).out.split() == ["a.txt", "b.dat", "deep/"]
@@ -122,6 +123,7 @@ def test_an_endpoint_is_changed_and_deleted(globus: Globus, target: Site) -> Non
 # ---- transfers
 
 
+@pytest.mark.own_interpreter
 def test_a_file(globus: Globus, source: Site, target: Site) -> None:
     words = [f"{source.id}:/tree/a.txt", f"{target.id}:/new/one.txt"]
     task = moved(globus, "transfer", *words, "--label", "one file")
@@ -272,6 +274,7 @@ def test_rm_knows_patterns_and_waits(globus: Globus, target: Site) -> None:
 # ---- bookmarks, and what has no command
 
 
+@pytest.mark.own_interpreter
 def test_bookmarks(globus: Globus, source: Site) -> None:
     name = f"my place {uuid.uuid4()}"
     made = globus.json("bookmark", "create", f"{source.id}:/tree/", name)["id"]

@@ -240,7 +240,7 @@ def test_a_user_signs_out(service: Api, person: Globus) -> None:
     assert person("ls", f"{ep1}:/", status=4).err
 
 
-def test_maintenance_is_told_with_the_words_of_the_operator(service: Api, alice: Globus, host: Site) -> None:
+def test_maintenance_is_reported_with_the_words_of_the_operator(service: Api, alice: Globus, host: Site) -> None:
     told = ""
 
     def refused() -> bool:

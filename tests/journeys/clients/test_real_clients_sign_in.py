@@ -47,7 +47,7 @@ def test_the_command_keeps_its_token(globus: Globus, service: Api) -> None:
     assert log.read_text().count("/v2/oauth2/token: 200") == asked
 
 
-def test_a_wrong_secret_is_told(globus: Globus) -> None:
+def test_a_wrong_secret_is_reported(globus: Globus) -> None:
     wrong = Globus(globus.url, globus.home, ((globus.client or ("", ""))[0], "wrong"))
     assert "invalid_client" in wrong("endpoint", "search", "sample", status=1).err
 

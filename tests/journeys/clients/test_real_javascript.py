@@ -68,7 +68,7 @@ def portal(service: Api) -> Iterator[Portal]:
         thread.start()
         yield made
         server.shutdown()
-        thread.join(10)
+        thread.join(60)
 
 
 @pytest.fixture

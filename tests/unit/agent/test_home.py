@@ -143,6 +143,19 @@ def test_what_cannot_be_served_is_named(tmp_path: Path) -> None:
             roots.parts(folders)
 
 
+def test_a_read_only_folder_is_in_no_folder_that_may_be_changed(tmp_path: Path) -> None:
+    """It could be changed by the name of that one."""
+    inner = tmp_path / "all" / "measurements"
+    (inner / "raw").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(inner)
+    outer = str(tmp_path / "all")
+    for read_only in (inner, inner / "raw", tmp_path / "link"):
+        with pytest.raises(RootError, match=f"is inside {outer}, which may be changed"):
+            roots.parts([outer], [str(read_only)])
+    assert [part.writable for part in roots.parts([str(inner)], [outer])] == [True, False]
+    assert len(roots.parts([outer, str(inner)])) == len(roots.parts([], [outer, str(inner)])) == 2
+
+
 # ---- start at sign-in
 
 WORDS = ["/usr/bin/python3", '/home/a b/"x" 100%/$HOME/p.pyz', "--run"]

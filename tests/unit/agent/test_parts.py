@@ -14,9 +14,9 @@ from endpoints.gridftp.faults import Fault, FaultError, FaultScope, Kind, Side, 
 from endpoints.gridftp.ranges import RangeSet
 from endpoints.gridftp.third_party.slots import FileEvent, FileProgress, FileRefused, FileReturned, FileSettled
 from transferapi.tasks.records import CLEAR, DataProtection, DataWay, FileRow
-from workers.agents import agent_ways
-from workers.agents.parted_lane import PartedLane, Stream
-from workers.agents.parts import MIN_PART, FilePart, PartedFile, in_parts, split
+from workers.ways import agents
+from workers.ways.parted_lane import PartedLane, Stream
+from workers.ways.parts import MIN_PART, FilePart, PartedFile, in_parts, split
 
 MB = 10**6
 FILE = FileRow(1, 1, "/s/large", "/d/large", 256 * MB)
@@ -68,13 +68,31 @@ def test_what_is_on_the_disk_counts_from_the_start_of_the_part_and_no_part_claim
     assert not one.done
 
 
-@pytest.mark.parametrize("octets", [None, 0, 64 * MB - 1, 64 * MB + 1])
-def test_a_part_of_another_length_makes_the_sizes_be_compared(octets: int | None) -> None:
+def test_a_source_that_has_grown_makes_the_sizes_be_compared() -> None:
     one = PartedFile(FILE, 4)
     while part := one.next():
-        one.take(part, FileSettled(part, octets if part.last else 64 * MB))
+        one.take(part, FileSettled(part, 64 * MB + part.last))
     assert one.arrived
     assert one.outcome() == FileSettled(FILE, None)
+
+
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("octets", [None, 0, 64 * MB - 1, 64 * MB + 2, 256 * MB])
+def test_a_part_of_another_length_than_was_asked_for_is_a_fault_and_the_file_is_sent_whole(
+    octets: int | None, last: bool
+) -> None:
+    """A server that ignores the range of ERET sends all: cut to its size the file would look complete."""
+    one = PartedFile(FILE, 4)
+    while part := one.next():
+        one.take(part, FileSettled(part, octets if part.last is last else 64 * MB))
+    while one.under_way:
+        one.take(next(iter(one.under_way)), FileSettled(part, 64 * MB))
+    assert not one.arrived
+    outcome = one.outcome()
+    assert isinstance(outcome, FileRefused)
+    assert (outcome.fault.kind, outcome.trusted) == (Kind.FILE_SIZE_CHANGED, None)
+    assert in_parts(FILE)
+    assert not in_parts(FILE._replace(last_fault=outcome.fault.kind))
 
 
 class FakeStream:
@@ -82,7 +100,7 @@ class FakeStream:
 
     def __init__(self) -> None:
         self.protection = DataProtection(CLEAR)
-        self.data_way: DataWay | None = agent_ways.TO_AGENT
+        self.data_way: DataWay | None = agents.TO_AGENT
         self.alive = True
         self.begun: Sequence[FileRow] = []
         self.fed: list[FileRow | FilePart] = []
@@ -261,8 +279,8 @@ async def test_a_file_whose_size_cannot_be_set_is_no_arrival() -> None:
 def test_an_agent_may_name_its_own_network_to_the_other_agent_and_nothing_special(
     address: tuple[str, int], allowed: bool, local: bool
 ) -> None:
-    assert agent_ways.accepts(address) is allowed
-    assert agent_ways.accepts(address, local=True) is local
+    assert agents.accepts(address) is allowed
+    assert agents.accepts(address, local=True) is local
 
 
 async def test_small_files_wait_behind_each_other_on_one_stream_and_side_by_side_on_several() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from endpoints.gridftp.faults import FaultError, Kind, make_fault
 from endpoints.gridftp.third_party.data_path import DataAddress
-from workers.agents.entrances import RelayEntrances
+from workers.ways.entrances import RelayEntrances
 
 
 class Relay:

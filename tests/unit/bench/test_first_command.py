@@ -65,7 +65,7 @@ class Instead(BareSystem):
         return ["sh", "-c", command]
 
 
-def test_a_command_that_fails_is_told_with_its_output(tmp_path: Path) -> None:
+def test_a_command_that_fails_is_reported_with_its_output(tmp_path: Path) -> None:
     system = Instead("Debian 13", "user", tmp_path)
     with pytest.raises(CommandError, match="it ended before: source and destination are the same") as refused:
         make_up(system, "echo no wheel", 0.01)

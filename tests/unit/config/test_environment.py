@@ -109,7 +109,7 @@ def test_an_unknown_variable_is_refused_with_the_list_of_the_known_ones() -> Non
     assert all(name in text for name in KNOWN)
 
 
-def test_all_problems_are_told_at_once() -> None:
+def test_all_problems_are_reported_at_once() -> None:
     text = problems(WAYBILL_PORT="no", WAYBILL_DEBUG="yes", DATABASE_URL="mysql://localhost/x")
     assert all(name in text for name in ("WAYBILL_PORT", "WAYBILL_DEBUG", "DATABASE_URL"))
 
@@ -219,7 +219,7 @@ def test_secrets_do_not_show_in_the_representation_of_the_configuration() -> Non
         assert "hunter2" not in text
 
 
-def test_a_wrong_secret_is_not_told_in_the_error() -> None:
+def test_a_wrong_secret_is_not_reported_in_the_error() -> None:
     assert "hunter2" not in problems(DATABASE_URL="mysql://user:hunter2@db/waybill", WAYBILL_SECRET_KEY="hunter2")
 
 

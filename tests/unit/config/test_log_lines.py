@@ -11,9 +11,8 @@ import time
 
 import pytest
 
-from transferapi.logs import context, repeats
-from transferapi.logs.formats import MAX_MESSAGE, JsonFormat, TextFormat
-from transferapi.logs.repeats import MOST, PERIOD, BoundRepeats
+from transferapi.logs import context, formats
+from transferapi.logs.formats import MAX_MESSAGE, MOST, PERIOD, BoundRepeats, JsonFormat, TextFormat
 from transferapi.logs.setup import configuration, log_format
 
 
@@ -111,7 +110,7 @@ def test_an_outage_writes_some_lines_of_each_kind_and_then_their_number(monkeypa
 
 
 def test_the_kinds_that_are_remembered_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(repeats, "MOST_KINDS", 10)
+    monkeypatch.setattr(formats, "MOST_KINDS", 10)
     bound = BoundRepeats()
     for line in range(1000):
         assert bound.filter(record("x", level=logging.WARNING, line=line))

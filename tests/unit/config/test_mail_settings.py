@@ -70,7 +70,7 @@ def test_files_and_the_console() -> None:
         "console:x",
     ],
 )
-def test_what_it_may_not_be_is_told_at_the_start_without_its_password(url: str) -> None:
+def test_what_it_may_not_be_is_reported_at_the_start_without_its_password(url: str) -> None:
     with pytest.raises(ConfigError) as refused:
         load({"WAYBILL_MAIL": url})
     assert "WAYBILL_MAIL: " in str(refused.value)

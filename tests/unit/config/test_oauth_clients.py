@@ -13,7 +13,7 @@ from transferapi.config import ConfigError, load
 WORD = "hunter2hunter2"
 
 
-def test_a_line_tells_as_whom_one_server_knows_us() -> None:
+def test_a_line_shows_as_whom_one_server_knows_us() -> None:
     text = f"""
     # comes first
     https://OAuth.example.org:443/oauth2/ oa4mp:/client_id/1234 {WORD}

@@ -11,7 +11,7 @@ import pytest
 
 from deploy.endpoint.authority import fits, serves
 from deploy.endpoint.boxed.command import main
-from deploy.endpoint.boxed.errors import BoxUsageError, HostError
+from deploy.endpoint.boxed.errors import BoxError
 from deploy.endpoint.boxed.record import BoxRecord
 from deploy.endpoint.boxed.services import Box
 from deploy.endpoint.boxed.settings import BoxSettings, load
@@ -59,7 +59,7 @@ def test_a_line_that_a_crash_cut_off_is_forgotten(record: BoxRecord) -> None:
 
 def test_files_of_others_are_neither_written_nor_claimed(record: BoxRecord) -> None:
     (record.root / "theirs").write_text("precious")
-    with pytest.raises(HostError, match="not of this box"):
+    with pytest.raises(BoxError, match="not of this box"):
         record.file(record.root / "theirs", "ours")
 
     assert not record.has(record.root / "theirs")
@@ -76,8 +76,8 @@ def test_a_symlink_at_our_place_is_not_followed(record: BoxRecord, tmp_path: Pat
     assert (tmp_path / "victim").read_text() == "precious"
 
 
-def test_two_at_once_are_told_apart(record: BoxRecord) -> None:
-    with pytest.raises(HostError, match="another `box` is running"):
+def test_two_at_once_are_distinguished(record: BoxRecord) -> None:
+    with pytest.raises(BoxError, match="another `box` is running"):
         BoxRecord(record.root, create=True)
 
 
@@ -112,7 +112,7 @@ def test_unchanged_content_is_not_written_again(record: BoxRecord) -> None:
     ],
 )
 def test_options_that_cannot_be_meant_are_refused_by_name(option: str, value: object) -> None:
-    with pytest.raises(BoxUsageError, match=f"--{option.replace('_', '-')}"):
+    with pytest.raises(BoxError, match=f"--{option.replace('_', '-')}"):
         GOOD.with_options({option: value}).checked()
 
 
@@ -152,7 +152,7 @@ def test_a_box_from_before_keeps_its_name_and_says_what_may_be_in_the_way(tmp_pa
 def test_settings_that_cannot_be_read_are_an_error_and_no_fresh_start(tmp_path: Path) -> None:
     (tmp_path / "settings.json").write_text("{")
 
-    with pytest.raises(HostError, match=r"settings\.json cannot be read"):
+    with pytest.raises(BoxError, match=r"settings\.json cannot be read"):
         load(tmp_path)
 
 

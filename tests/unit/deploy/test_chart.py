@@ -203,26 +203,47 @@ def test_the_service_accepts_the_settings_and_every_secret_is_a_file(case: str, 
     assert str(config.public_url) == data["WAYBILL_PUBLIC_URL"]
 
 
-def test_the_ingress_lets_long_bodies_pass_and_buffers_nothing() -> None:
+def test_the_ingress_waits_for_slow_clients_and_lets_long_bodies_pass() -> None:
+    prefix = "nginx.ingress.kubernetes.io/"
     for case, seconds in (("minimal", "60"), ("full", "300")):
-        [ingress] = of_kind(case, "Ingress").values()
-        annotations = ingress["metadata"]["annotations"]
-        prefix = "nginx.ingress.kubernetes.io/"
-        assert annotations[prefix + "proxy-body-size"] == "256m"
-        assert annotations[prefix + "proxy-request-buffering"] == annotations[prefix + "proxy-buffering"] == "off"
-        assert annotations[prefix + "proxy-read-timeout"] == seconds
-        [rule], [tls] = ingress["spec"]["rules"], ingress["spec"]["tls"]
-        assert [rule["host"]] == tls["hosts"] == ["data.example.org"]
+        found = of_kind(case, "Ingress")
+        assert found.keys() == {"web", "unbuffered"}
+        for name, size, buffers in (("web", "4m", "on"), ("unbuffered", "256m", "off")):
+            annotations = found[name]["metadata"]["annotations"]
+            assert annotations[prefix + "proxy-body-size"] == size
+            assert annotations[prefix + "proxy-request-buffering"] == annotations[prefix + "proxy-buffering"] == buffers
+            assert annotations[prefix + "proxy-read-timeout"] == seconds
+            [rule], [tls] = found[name]["spec"]["rules"], found[name]["spec"]["tls"]
+            assert [rule["host"]] == tls["hosts"] == ["data.example.org"]
     assert not of_kind("default", "Ingress")
 
 
-def test_nothing_but_the_services_own_pods_reaches_the_relay() -> None:
+def test_the_ingress_has_the_paths_of_the_front_server() -> None:
+    """Long bodies by the same expression as nginx; tunnels to the relay."""
+    template = (CHECKOUT / "deploy" / "front" / "nginx.conf.template").read_text()
+    paths = {
+        path["path"]: path["backend"]["service"]["name"]
+        for one in of_kind("full", "Ingress").values()
+        for path in one["spec"]["rules"][0]["http"]["paths"]
+    }
+    [long] = re.findall(r"location ~ \^(\S+) \{\s+error_page 418", template)
+    assert paths == {
+        "/": "waybill-web",
+        long: "waybill-web",
+        "/connect/tunnel": "waybill-relay",
+        r"/v0\.1[0-9]/(task/[^/]+/)?event_stream$": "waybill-events",
+    }
+
+
+def test_nothing_but_the_services_own_pods_and_the_ingress_reaches_the_relay() -> None:
     policies = of_kind("full", "NetworkPolicy")
     assert policies.keys() == ROLES.keys()
     assert [role for role, one in policies.items() if not one["spec"]["ingress"]] == ["migrate", "worker"]
     [rule] = policies["relay"]["spec"]["ingress"]
+    [web] = policies["web"]["spec"]["ingress"]
     assert rule["from"] == [
-        {"podSelector": {"matchLabels": {f"app.kubernetes.io/{key}": "waybill" for key in ("name", "instance")}}}
+        {"podSelector": {"matchLabels": {f"app.kubernetes.io/{key}": "waybill" for key in ("name", "instance")}}},
+        *web["from"],
     ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import socket
@@ -38,8 +39,10 @@ from deploy.doctor import (
     versions,
 )
 from deploy.doctor.findings import Finding, Severity, error, good, warning
+from deploy.doctor.probes import PROBES, Probe
 from deploy.stack.free_ports import free_port
 from deploy.stack.home import new_rsa_key, write_private
+from docs.draw import probes as drawn_probes
 from identity.provider import signing_key_file
 from identity.provider.signing_key_file import SigningKey
 from tests import hostile_certificates as grid
@@ -466,7 +469,7 @@ def answering(text: bytes) -> Iterator[str]:
         thread.start()
         yield f"http://127.0.0.1:{listener.getsockname()[1]}"
         listener.shutdown(socket.SHUT_RDWR)
-        thread.join(10)
+        thread.join(60)
 
 
 @pytest.mark.parametrize(
@@ -557,4 +560,19 @@ def test_the_status_is_that_of_the_worst_finding(capsys: pytest.CaptureFixture[s
     assert report(found | {"c": [error("bad", "Now.")]}, as_json=True) == 2
     document = json.loads(capsys.readouterr().out)
     assert document["checks"]["c"] == [{"severity": "ERROR", "text": "bad", "do": "Now."}]
-    assert len(NAMES) == 14
+
+
+@pytest.mark.parametrize("probe", PROBES, ids=lambda probe: probe.name)
+def test_each_probe_has_its_function_and_its_sentence(probe: Probe) -> None:
+    assert inspect.isgeneratorfunction(probe.load())
+    assert not probe.about.endswith(".")
+    assert NAMES.count(probe.name) == 1
+
+
+def test_a_new_probe_is_one_record(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """The list of the command, its report and the table of the documentation have it."""
+    added = (*PROBES, Probe("new", "disk:check", "something new"))
+    monkeypatch.setattr(doctor, "PROBES", added)
+    monkeypatch.setattr(drawn_probes, "PROBES", added)
+    assert list(doctor._checks(["new"], "")) == ["new"]
+    assert drawn_probes.doctor().endswith("| `new` | something new |")

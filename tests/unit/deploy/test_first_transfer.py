@@ -8,7 +8,7 @@ from deploy.sample.data import FOLDER, LARGE_SIZE, SMALL_FILES, make_sample_data
 from deploy.sample.first_transfer import differences, progress
 
 
-def test_the_progress_line_tells_files_bytes_rate_and_what_is_left() -> None:
+def test_the_progress_line_reports_files_bytes_rate_and_what_is_left() -> None:
     assert progress(30, 90, 30_000_000, 90_000_000, 2.0) == "30/90 files, 30.0/90.0 MB, 15.0 MB/s, 4 s to go"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pwd
 import stat
@@ -14,7 +15,7 @@ import pytest
 from deploy.stack.account import go_on_as, owner_of, take_over
 from deploy.stack.child import LOG_LIMIT, open_log, trim_log
 from deploy.stack.embedded import embedded_environment
-from deploy.stack.errors import BusyError, HomeError, StartError
+from deploy.stack.errors import StackError, StartError
 from deploy.stack.home import Home, write_private
 from deploy.stack.places import SOCKET_PATH_LIMIT, account_reaches, private_folder, socket_folder
 from deploy.stack.postgres import Postgres
@@ -61,7 +62,7 @@ def test_a_private_folder_is_made_private_again(tmp_path: Path) -> None:
 def test_a_link_is_not_taken_for_a_private_folder(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "real")
-    with pytest.raises(HomeError, match="is not a folder"):
+    with pytest.raises(StackError, match="is not a folder"):
         private_folder(tmp_path / "link")
 
 
@@ -79,7 +80,7 @@ def test_the_second_supervisor_of_a_home_is_refused(tmp_path: Path) -> None:
     assert home.supervisor() is None
     home.acquire()
     assert home.supervisor() == os.getpid()
-    with pytest.raises(BusyError, match=f"is up already .supervisor {os.getpid()}"):
+    with pytest.raises(StackError, match=f"is up already .supervisor {os.getpid()}"):
         Home(tmp_path).acquire()
 
 
@@ -137,7 +138,7 @@ def test_a_home_is_given_away_without_what_it_shares_with_the_rest_of_the_machin
     home.make()
     (home.path / "link").symlink_to(outside)
     (home.path / "name").hardlink_to(outside)
-    with pytest.raises(HomeError, match="name has another name elsewhere"):
+    with pytest.raises(StackError, match="name has another name elsewhere"):
         take_over(home, nobody)
     assert home.path.stat().st_uid == outside.stat().st_uid == 0
     (home.path / "name").unlink()
@@ -155,7 +156,7 @@ def test_roots_commands_go_on_as_the_owner_of_the_home(tmp_path: Path) -> None:
     os.chown(home.path, pwd.getpwnam("nobody").pw_uid, -1)
     assert owner_of(home) == pwd.getpwnam("nobody")
     os.chown(home.path, 4_000_000, -1)
-    with pytest.raises(HomeError, match="no account of this machine"):
+    with pytest.raises(StackError, match="no account of this machine"):
         owner_of(home)
 
 
@@ -165,7 +166,7 @@ def test_a_person_gets_no_right_to_files_from_root(tmp_path: Path) -> None:
     closed.mkdir(mode=0o700)
     home = Home(closed / "home")
     home.make()
-    with pytest.raises(HomeError, match=r"belongs to nobody, who cannot reach .*: start as that account"):
+    with pytest.raises(StackError, match=r"belongs to nobody, who cannot reach .*: start as that account"):
         go_on_as(pwd.getpwnam("nobody"), home, 8000)
 
 
@@ -174,6 +175,16 @@ def test_users_may_connect_to_the_sample_servers_and_to_what_the_operator_opens(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str, more: str
 ) -> None:
     monkeypatch.setenv("WAYBILL_ALLOW_TARGETS", given)
-    instance = Instance(Home(tmp_path), load({}), {"ep1": 5061, "ep2": 5062}, 5063, None, None)
+    instance = Instance(Home(tmp_path), load({}), {"ep1": 5061, "ep2": 5062}, 5063, 5064, None, None)
     openings = parse_openings(instance.environment()["WAYBILL_ALLOW_TARGETS"])
     assert openings == parse_openings(f"127.0.0.1:5061,127.0.0.1:5062,{more}")
+
+
+def test_all_programs_of_a_home_know_the_port_of_its_relay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("WAYBILL_RELAY", raising=False)
+    home = Home(tmp_path)
+    assert "WAYBILL_RELAY" not in embedded_environment(tmp_path)
+    instance = Instance(home, load({}), {"ep1": 5061}, 5063, 5064, None, None)
+    assert instance.environment()["WAYBILL_RELAY"] == "127.0.0.1:5064"
+    home.prepared.write_text(json.dumps({"ports": {"ep1": 5061, "ssh": 5063, "relay": 5064}}))
+    assert embedded_environment(tmp_path)["WAYBILL_RELAY"] == "127.0.0.1:5064"

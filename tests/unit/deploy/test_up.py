@@ -100,7 +100,7 @@ def test_the_readme_names_its_two_commands_and_what_they_need() -> None:
     assert "Python 3.11 to 3.14" in text
 
 
-def test_no_page_tells_to_type_a_command_of_the_environment_without_its_place() -> None:
+def test_no_page_says_to_type_a_command_of_the_environment_without_its_place() -> None:
     """The pages for operators have it installed by the package; the README and the first steps have a checkout."""
     for page in ("README.md", "docs/first-steps.md"):
         text = (CHECKOUT / page).read_text()

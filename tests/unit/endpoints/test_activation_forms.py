@@ -35,7 +35,7 @@ def test_any_rows_are_one_form_or_an_error_without_values(sent: list[GivenField]
 
 
 @pytest.mark.parametrize("form", list(Form))
-def test_each_form_has_something_that_tells_it_from_the_others(form: Form) -> None:
+def test_each_form_has_a_mark_that_the_others_lack(form: Form) -> None:
     found = list(rows(form, {}))
     assert any(row.decisive for row in found)
     assert all(row.ui_name and row.description for row in found)

@@ -191,7 +191,7 @@ def test_what_is_opened_is_a_port_of_an_address() -> None:
             resolve_target(host, port, allow=samples)
 
 
-def test_the_addresses_of_a_name_are_told_to_compare_them_whatever_the_gate_says_of_them() -> None:
+def test_the_addresses_of_a_name_are_given_for_comparison_whatever_the_gate_says_of_them() -> None:
     assert addresses_of("dtn.example.org", resolver=answering("8.8.8.8", "10.0.0.1")) == {"8.8.8.8", "10.0.0.1"}
     assert addresses_of("10.0.0.1") == {"10.0.0.1"}
     with pytest.raises(TargetRefusedError):

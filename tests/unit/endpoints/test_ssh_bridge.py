@@ -63,7 +63,7 @@ def channel() -> Iterator[LastMoment]:
 def test_the_last_words_of_a_server_are_heard(channel: LastMoment, said: bytes) -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        ours.settimeout(5)
+        ours.settimeout(60)
         ours.sendall(said)
         order = BridgeOptions("alice", b"", "", lambda _: True, (), 5.0)
         bridge = CommandBridge(theirs, order, lambda _: None)

@@ -39,7 +39,7 @@ def large_file() -> World:
     return world
 
 
-async def test_an_agent_that_is_away_is_told_once_however_often_the_task_looks_for_it() -> None:
+async def test_an_agent_that_is_away_is_reported_once_however_often_the_task_looks_for_it() -> None:
     world = large_file()
     world.script.add("open", "", AWAY, 6)
     assert await world.run() == "SUCCEEDED"

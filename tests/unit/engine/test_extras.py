@@ -155,7 +155,7 @@ async def test_items_that_lie_in_each_other_delete_nothing(items: list[ItemSpec]
     assert "lie in each other" in why(world)
 
 
-async def test_a_refusal_is_told_even_if_the_database_is_slow_to_take_it(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_refusal_is_reported_even_if_the_database_is_slow_to_take_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """The slice looks for work again meanwhile, and must not end the task before the event is stored."""
     quick = MemoryLease.event
 
@@ -342,7 +342,7 @@ async def test_a_listing_that_breaks_off_deletes_nothing_of_its_folder() -> None
     assert len(world.destination.files("/dst")) == 1200
 
 
-async def test_what_can_never_be_deleted_is_told_and_the_task_succeeds() -> None:
+async def test_what_can_never_be_deleted_is_reported_and_the_task_succeeds() -> None:
     world = mirror()
     fill(world)
     world.script.add("remove", "/dst/old", make_fault(Kind.INVALID_PATH_NAME, retryable=False), -1)
@@ -368,7 +368,7 @@ async def test_a_walk_that_takes_longer_than_a_slice_comes_to_its_end() -> None:
     assert len(world.outcomes) == 2
 
 
-async def test_a_worker_that_is_told_to_stop_does_not_walk_to_the_end() -> None:
+async def test_a_worker_that_is_asked_to_stop_does_not_walk_to_the_end() -> None:
     world = mirror(latency=0.1)
     fill(world)
     for n in range(300):

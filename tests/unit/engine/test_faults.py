@@ -66,7 +66,7 @@ async def test_every_file_arrives_however_often_mendable_faults_strike(
     chunk=st.sampled_from([None, 3]),
 )
 @each_in_virtual_time
-async def test_a_hopeless_file_is_told_to_have_failed_and_all_others_arrive(
+async def test_a_hopeless_file_is_reported_to_have_failed_and_all_others_arrive(
     files: dict[str, bytes], faults: list[tuple[str, str, Fault, int]], hopeless: set[int], chunk: int | None
 ) -> None:
     world = World([("/src/", "/dst/", True)], chunk=chunk)

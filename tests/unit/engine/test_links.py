@@ -169,7 +169,7 @@ async def test_the_root_that_is_a_link_itself_is_looked_through() -> None:
         ("rel/x", "/a/l", "/a", "rel/x"),
     ],
 )
-def test_only_what_lies_in_the_tree_is_told_relatively(target: str, link: str, root: str, expected: str) -> None:
+def test_only_what_lies_in_the_tree_is_reported_relatively(target: str, link: str, root: str, expected: str) -> None:
     assert relative(target, link, root) == expected
 
 
@@ -205,7 +205,7 @@ async def test_a_link_that_leads_nowhere_is_a_missing_file_and_the_others_arrive
     assert world.store.totals.skipped_errors == 1
 
 
-async def test_a_loop_of_links_is_told_and_has_an_end() -> None:
+async def test_a_loop_of_links_is_reported_and_has_an_end() -> None:
     world = World([("/src/", "/dst/", None)], options=COPY)
     world.source.write("/src/a/f", b"f")
     world.source.link("/src/a/up", "/src")
@@ -245,7 +245,7 @@ async def test_a_folder_by_two_links_is_no_loop() -> None:
     }  # fmt: skip
 
 
-async def test_folders_are_not_followed_into_where_nobody_can_tell_them_apart() -> None:
+async def test_folders_are_not_followed_into_where_nobody_can_distinguish_them() -> None:
     world = linked_world(COPY)
     for name in ("/src/dangling", "/src/file"):
         world.source.remove(name, directory=False)

@@ -18,7 +18,7 @@ from workers.engine.slice import SliceResult
 
 pytestmark = pytest.mark.virtual_time
 
-HOPELESS = make_fault(Kind.INVALID_PATH_NAME, retryable=False)
+HOPELESS = make_fault(Kind.IS_A_DIRECTORY, retryable=False)
 RESET = make_fault(Kind.CONNECTION_RESET)
 LARGE = b"0123456789"
 
@@ -141,7 +141,7 @@ async def test_the_last_word_does_not_wait_for_a_destination_that_is_gone() -> N
     assert (world.clock.now() - began).total_seconds() < 4
 
 
-def test_the_name_of_a_temporary_file_tells_of_a_part_under_the_real_one() -> None:
+def test_the_name_of_a_temporary_file_shows_a_part_under_the_real_one() -> None:
     names = TemporaryNames()
     row = FileRow(1, 1, "/src/f", "/dst/f", 5)
     assert partials(row) == []

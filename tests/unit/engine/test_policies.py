@@ -86,7 +86,7 @@ def tree_world(options: Mapping[str, object]) -> World:
     return world
 
 
-async def test_files_folders_and_items_that_cannot_be_read_are_passed_over_and_told() -> None:
+async def test_files_folders_and_items_that_cannot_be_read_are_passed_over_and_reported() -> None:
     world = tree_world(SKIPPING)
     world.items = [*world.items, ("/gone", "/none", None)]
     world.__post_init__()

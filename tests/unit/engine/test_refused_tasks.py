@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from endpoints.gridftp.faults import FaultScope, Kind, make_fault
+from endpoints.gridftp.faults import FaultScope, Kind, Side, make_fault
+from transferapi.tasks.records import Checksum, ItemRow
 
 from .world import World
 
@@ -98,3 +99,55 @@ async def test_a_folder_that_exists_is_not_made_again(monkeypatch: pytest.Monkey
     assert await one.run() == "SUCCEEDED"
     assert "/there/inner" in made
     assert not {"/there", "/there/"} & set(made)
+
+
+async def test_the_folder_of_a_probe_is_removed_by_a_server_that_was_away_meanwhile() -> None:
+    """As one that was started again: the files of the walk arrive afterwards, and nothing else stays."""
+    one = world([("/src/", "/there/", None)], near=True)
+    one.script.add("remove", "/there/.waybill-", make_fault(Kind.CONNECTION_BROKEN), 7)
+    assert await one.run() == "SUCCEEDED"
+    assert one.script.met == 7
+    assert not [path for path in one.destination.paths() if "/.waybill-" in path]
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("kind", [Kind.PERMISSION_DENIED, Kind.UNKNOWN])
+async def test_a_file_that_may_not_be_read_leaves_no_folder(way: dict[str, Any], kind: Kind) -> None:
+    """Where the server gives any other answer, the transfer itself must show what is wrong."""
+    one = world([("/src/f0", "/there/new/f0", None)], **way | {"may_time_out": True})
+    one.script.add("read", "/src/f0", make_fault(kind), -1)
+    one.script.add("retr", "/src/f0", make_fault(Kind.PERMISSION_DENIED), -1)
+    assert await one.run() == "FAILED"
+    assert made_in(one) == (set() if kind is Kind.PERMISSION_DENIED else {"/there", "/there/new"})
+
+
+async def test_of_a_folder_with_one_file_that_may_be_read_only_the_others_fail() -> None:
+    items: list[Any] = [(f"/src/f{number}", f"/there/new/f{number}", None) for number in range(3)]
+    one = world(items, may_time_out=True)
+    for step in ("read", "retr"):
+        for name in ("/src/f0", "/src/f2"):
+            one.script.add(step, name, make_fault(Kind.PERMISSION_DENIED), -1)
+    assert await one.run() == "FAILED"
+    assert set(one.destination.files("/there")) == {"/new/f1"}
+
+
+async def test_a_folder_that_exists_is_neither_made_nor_asked_whether_files_can_be_read() -> None:
+    one = world([("/src/f0", "/there/f0", None)])
+    one.destination.make_directory("/there")
+    for step in ("read", "mkdir"):
+        one.script.add(step, "/", make_fault(Kind.PERMISSION_DENIED), -1)
+    assert await one.run() == "SUCCEEDED"
+    assert one.script.met == 0
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("given", [False, True])
+async def test_a_checksum_that_a_server_cannot_make_is_found_before_folders_are_made(
+    way: dict[str, Any], given: bool
+) -> None:
+    item = ItemRow(0, "/src/f0", "/there/new/f0", None, 0, Checksum("SHA512", "0" * 128))
+    options = {"verify_checksum": not given, **way.get("options", {})}
+    one = world([item] if given else ITEMS, **way | {"options": options, "may_time_out": given})
+    one.sessions.algorithms = {Side.SOURCE: ("MD5",), Side.DESTINATION: ("SHA512",)}
+    assert await one.run() == "FAILED"
+    assert made_in(one) == set()

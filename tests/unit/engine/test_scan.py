@@ -56,7 +56,7 @@ async def test_names_go_as_they_are() -> None:
     assert world.destination.files("/dst") == world.source.files("/src")
 
 
-async def test_a_name_that_no_wire_takes_is_told_and_the_others_arrive() -> None:
+async def test_a_name_that_no_wire_takes_is_reported_and_the_others_arrive() -> None:
     world = World([("/src/", "/dst/", None)])
     for name in ("good", "bad\nname", "bell\a", "in/good", "bad\nfolder/x"):
         world.source.write(f"/src/{name}", b"x")
@@ -185,7 +185,7 @@ async def test_within_one_endpoint_files_and_folders_can_be_copied() -> None:
     assert world.source.get("/file2").content == b"x"
 
 
-async def test_two_sources_for_one_destination_are_told_and_the_others_arrive() -> None:
+async def test_two_sources_for_one_destination_are_reported_and_the_others_arrive() -> None:
     items: list[tuple[str, str | None, bool | None]] = [(f"/f{n}", f"/d{n}", None) for n in range(50)]
     world = World([*items, ("/g", "/d7", None), ("/f3", "/d3", None), ("/folder/", "/", None)])
     for n in range(50):
@@ -284,7 +284,7 @@ async def test_a_listing_that_breaks_off_is_begun_again_and_nothing_is_counted_t
     assert (totals.files, totals.directories, totals.symlinks, totals.faults) == (1200, 4, 3, 0)
 
 
-async def test_an_endpoint_that_is_down_is_told_once_a_try_and_blames_no_item() -> None:
+async def test_an_endpoint_that_is_down_is_reported_once_a_try_and_blames_no_item() -> None:
     world = World([(f"/f{n}", f"/d/f{n}", None) for n in range(300)])
     for n in range(300):
         world.source.write(f"/f{n}", b"")

@@ -61,7 +61,7 @@ async def test_a_task_of_nothing_but_an_empty_folder_succeeds() -> None:
     assert "STARTED" not in world.store.codes()
 
 
-async def test_the_plan_and_its_reason_are_told() -> None:
+async def test_the_plan_and_its_reason_are_reported() -> None:
     world = folder_world(200)
     assert await world.run() == "SUCCEEDED"
     (started,) = world.store.events
@@ -444,7 +444,7 @@ async def test_at_the_end_of_a_slice_the_task_is_given_back_and_goes_on() -> Non
     assert not [row for row in world.store.rows.values() if row.file.temporary_path]
 
 
-async def test_a_worker_that_is_told_to_stop_yields_at_once_and_loses_nothing() -> None:
+async def test_a_worker_that_is_asked_to_stop_yields_at_once_and_loses_nothing() -> None:
     world = folder_world(100, chunk=MB, latency=0.1)
     world.source.write("/src/large", b"l" * 300, scale=MB)
     task = asyncio.create_task(world.slice())
@@ -543,7 +543,7 @@ async def test_without_the_lease_nothing_more_is_written() -> None:
     assert world.sessions.taken == 0
 
 
-async def test_an_unexpected_error_is_told_and_the_task_goes_on_later() -> None:
+async def test_an_unexpected_error_is_reported_and_the_task_goes_on_later() -> None:
     class Broken(MemoryLease):
         broken = 1
 

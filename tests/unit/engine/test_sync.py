@@ -115,7 +115,7 @@ async def test_only_what_differs_is_sent(level: SyncLevel, items: str) -> None:
 
 
 @pytest.mark.parametrize("level", SyncLevel)
-async def test_a_folder_where_a_file_goes_is_told_and_the_others_arrive(level: SyncLevel) -> None:
+async def test_a_folder_where_a_file_goes_is_reported_and_the_others_arrive(level: SyncLevel) -> None:
     world = World([("/src/", "/dst/", None), ("/src/f", "/other", None)], options={"sync_level": int(level)})
     fill(world.source, "/src", {"/f": b"f", "/g": b"g"})
     world.destination.folder("/dst/f")

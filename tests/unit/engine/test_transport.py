@@ -77,7 +77,7 @@ def test_a_run_is_remembered_with_its_transport_and_the_next_task_chooses_by_it(
 @pytest.mark.parametrize(
     "facts", [{"whole": False}, {"faults": 1}, {"bytes": MIN_OCTETS - 1}, {"files": 10**6}, {"seconds": 0.0}]
 )
-def test_a_run_that_tells_of_other_things_is_not_remembered(facts: dict[str, object]) -> None:
+def test_a_run_that_measures_other_things_is_not_remembered(facts: dict[str, object]) -> None:
     before = knowing(tcp=[100, 9])
     assert learned(before, TCP, run(10**7, **facts)) == {KEY: {"tcp": [100, 9]}}
     assert learned({}, TCP, run(10**7, **facts)) == {}
@@ -93,7 +93,7 @@ def test_the_oldest_go_when_there_are_too_many() -> None:
 
 
 @pytest.mark.parametrize("allowed", [True, False])
-async def test_a_user_who_asked_for_udt_is_told_once_when_it_is_not_used(allowed: bool) -> None:
+async def test_a_user_who_asked_for_udt_gets_one_event_when_it_is_not_used(allowed: bool) -> None:
     world = World([("/src", "/dst", True)], options={"perf_udt": True})
     for index in range(30):
         world.source.write(f"/src/{index}", b"content")

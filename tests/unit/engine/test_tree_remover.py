@@ -36,7 +36,7 @@ async def test_a_file_that_appears_during_a_deletion_goes_too() -> None:
     assert kept(world)
 
 
-async def test_a_folder_that_cannot_be_emptied_is_tried_again_and_tells_why() -> None:
+async def test_a_folder_that_cannot_be_emptied_is_tried_again_and_reports_why() -> None:
     world = delete_world("/old")
     fill(world)
     world.script.add("remove", "/old/a1/b1/f1", make_fault(Kind.PERMISSION_DENIED), 12)
@@ -57,7 +57,7 @@ async def test_all_under_a_folder_goes_and_what_stays_keeps_only_its_own_folders
     await work.control_sessions.close()
 
 
-async def test_a_fault_keeps_the_folders_above_and_is_told() -> None:
+async def test_a_fault_keeps_the_folders_above_and_is_reported() -> None:
     world = delete_world("/old")
     fill(world)
     world.script.add("remove", "/old/a2/b0/f2", make_fault(Kind.PERMISSION_DENIED), 1)

@@ -28,7 +28,7 @@ def folder_world(count: int, **more: object) -> World:
 @pytest.mark.parametrize("step", ["open", "lane"])
 @pytest.mark.parametrize("side", [Side.DESTINATION, Side.UNKNOWN])
 @pytest.mark.parametrize("times", [1, 9])
-async def test_trouble_is_told_while_it_lasts_and_is_over_when_the_server_is_reached(
+async def test_trouble_is_reported_while_it_lasts_and_is_over_when_the_server_is_reached(
     step: str, side: Side, times: int
 ) -> None:
     """Also in another slice than the one that met it."""
@@ -39,7 +39,7 @@ async def test_trouble_is_told_while_it_lasts_and_is_over_when_the_server_is_rea
     assert world.store.trouble is None
 
 
-async def test_a_server_that_is_silent_is_told_at_once_until_it_answers() -> None:
+async def test_a_server_that_is_silent_is_reported_at_once_until_it_answers() -> None:
     world = folder_world(3, latency=QUIET * 2)
     running = asyncio.create_task(world.run())
     await asyncio.sleep(QUIET * 3.5)
@@ -56,7 +56,7 @@ async def test_a_server_that_answers_slowly_is_not_silent() -> None:
     assert Kind.TIMEOUT not in world.store.codes()
 
 
-async def test_a_protection_is_told_once_and_again_where_a_lane_is_weaker() -> None:
+async def test_a_protection_is_reported_once_and_again_where_a_lane_is_weaker() -> None:
     world = folder_world(400)
     lanes = iter([DataProtection(AUTHENTICATED), DataProtection(CLEAR), DataProtection(AUTHENTICATED)])
     opened = world.sessions.lane

@@ -378,7 +378,7 @@ SAMPLES = st.builds(
 
 @settings(deadline=None, max_examples=60)
 @given(st.lists(SAMPLES, min_size=1, max_size=40), st.sampled_from(ROUND_TRIPS), st.integers(1, 40))
-def test_whatever_is_told_a_plan_can_be_carried_out_and_changes_are_few(
+def test_whatever_is_measured_a_plan_can_be_carried_out_and_changes_are_few(
     told: list[tuple[int, int, int, int, int]], round_trip: float, lanes: int
 ) -> None:
     one = tuner(caps=Caps(lanes, parallelism=9))

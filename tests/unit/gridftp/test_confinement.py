@@ -96,7 +96,7 @@ def leads_to(tree: Tree, path: str, root: str = "/data/share", *, follow: bool =
         return None
 
 
-def test_that_a_path_leads_out_is_told_without_saying_where_to() -> None:
+def test_a_path_that_leads_out_is_reported_without_its_target() -> None:
     with pytest.raises(LeadsOutError) as refused:
         run(lambda: Confinement("/data/share").resolve(Tree(USUAL, resolves=True), "/data/share/out"))
     fault = refused.value.fault
@@ -184,7 +184,7 @@ def test_the_way_to_the_root_may_be_closed_to_looks() -> None:
     assert not isinstance(refused.value, LeadsOutError)
 
 
-def test_a_server_that_tells_no_links_is_trusted_where_all_of_it_is_shared() -> None:
+def test_a_server_that_reports_no_links_is_trusted_where_all_of_it_is_shared() -> None:
     tree = Tree(USUAL, resolves=False, tells=False)
     assert leads_to(tree, "/data/share/in") is None
     assert run(lambda: Confinement("").resolve(tree, "/data/share/in")) == "/data/share/in"

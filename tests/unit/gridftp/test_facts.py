@@ -70,7 +70,10 @@ def test_hostile_lines_are_an_entry_or_a_facts_error(line):
 @pytest.mark.parametrize(
     "line",
     [b"", b" ", b"Type=file;", b"Type=file; ", b"nonsense name", b"Size=x; name", b"Size=-1; name",
-     b"Size=9223372036854775808; name", b"Size=" + b"9" * 5000 + b"; name"],
+     b"Type=file;Size=9223372036854775808; name", b"Type=file;Size=" + b"9" * 5000 + b"; name", b" name",
+     # An unknown type or size must not look like an empty file.
+     b"Type=file;Modify=20200102030405; name", b"Size=5;Modify=20200102030405; name", b"Type=;Size=5; name",
+     b"Type=OS.unix=slink:/a;b/c;Size=3; name"],
 )  # fmt: skip
 def test_what_is_no_line_of_a_listing_is_refused(line):
     with pytest.raises(FactsError):
@@ -84,19 +87,20 @@ def test_names_of_facts_and_types_are_case_insensitive():
 
 
 def test_a_name_is_everything_after_the_first_space():
-    assert parse_line(b"Type=file;  two blanks; and = a tail ").name == " two blanks; and = a tail "
-    assert parse_line(b" bare").name == "bare"
+    assert parse_line(b"Type=file;Size=1;  two blanks; and = a tail ").name == " two blanks; and = a tail "
 
 
 def test_a_name_that_is_not_utf8_survives():
-    name = parse_line(b"Type=file; n\xff\xc3").name
+    name = parse_line(b"Type=file;Size=1; n\xff\xc3").name
     assert name.encode("utf-8", "surrogateescape") == b"n\xff\xc3"
 
 
 def test_a_fraction_of_a_second_is_kept_and_a_time_that_is_none_is_unknown():
-    assert parse_line(b"Modify=20200102030405.25; x").modified == datetime(2020, 1, 2, 3, 4, 5, 250000, tzinfo=UTC)
-    assert parse_line(b"Modify=20201399999999; x").modified is None
-    assert parse_line(b"Modify=; x").modified is None
+    assert parse_line(b"Type=dir;Modify=20200102030405.25; x").modified == datetime(
+        2020, 1, 2, 3, 4, 5, 250000, tzinfo=UTC
+    )
+    assert parse_line(b"Type=dir;Modify=20201399999999; x").modified is None
+    assert parse_line(b"Type=dir;Modify=; x").modified is None
 
 
 @pytest.mark.parametrize("seconds", [1e12, -1e13, 2.0**63, -(2.0**63)])
@@ -124,13 +128,28 @@ def test_a_fact_may_have_a_blank_in_its_value():
     assert (entry.name, entry.kind, entry.group) == ("sub", "dir", "domain users")
 
 
+@pytest.mark.parametrize(
+    ("line", "name", "kind", "size"),
+    [
+        (b"type=file; size=5; modify=20200102030405; a b", "a b", "file", 5),
+        (b"Type=dir; Modify=20200102030405; Perm=el; a; b", "a; b", "dir", 0),
+        # A name that looks like a fact, behind all facts that are needed.
+        (b"Type=file;Size=5; size=6; x", "size=6; x", "file", 5),
+        (b"Type=dir; type=file; x", "type=file; x", "dir", 0),
+    ],
+)
+def test_a_blank_may_stand_behind_each_fact(line, name, kind, size):
+    entry = parse_line(line)
+    assert (entry.name, entry.kind, entry.size) == (name, kind, size)
+
+
 @given(
     st.text(st.characters(exclude_characters="; ", codec="utf-8", min_codepoint=33), max_size=9).map(
         lambda t: f"{t} {t}"
     ),
     names,
 )
-def test_a_value_with_a_blank_is_told_apart_from_the_name(group, name):
+def test_a_value_with_a_blank_is_distinguished_from_the_name(group, name):
     entry = parse_line(f"Type=file;Size=7;UNIX.group={group}; ".encode() + name)
     assert (entry.group, entry.name.encode("utf-8", "surrogateescape"), entry.size) == (group, name, 7)
 
@@ -140,6 +159,6 @@ def test_a_value_with_a_blank_is_told_apart_from_the_name(group, name):
 )
 def test_every_name_that_a_file_system_has_is_on_a_line_and_reads_back(name, selection):
     entry = Entry(name.decode("utf-8", "surrogateescape"), "file", size=5)
-    line = format_line(entry, name, selection)
+    line = format_line(entry, name, selection | {"Type", "Size"})
     assert not set(line) & {*range(32), 127}
     assert parse_line(line).name == entry.name

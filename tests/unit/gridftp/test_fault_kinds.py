@@ -33,6 +33,16 @@ TEMPLATES = [
     (553, "Prohibited file name: {p}", Kind.INVALID_PATH_NAME),
     (550, "{n}: Forbidden filename", Kind.INVALID_PATH_NAME),
     (553, "{n}: File name not allowed", Kind.INVALID_PATH_NAME),
+    (550, "The system cannot find the file specified. ", Kind.FILE_NOT_FOUND),
+    (550, "{n}: The system cannot find the path specified.", Kind.FILE_NOT_FOUND),
+    (550, "File not found", Kind.FILE_NOT_FOUND),
+    (550, "{p} does not exist.", Kind.FILE_NOT_FOUND),
+    (550, "{p}: Access is denied. ", Kind.PERMISSION_DENIED),
+    (550, "{d}: The directory is not empty. ", Kind.DIRECTORY_NOT_EMPTY),
+    (550, "{n}: Cannot create a file when that file already exists. ", Kind.PATH_EXISTS),
+    (550, "There is not enough space on the disk. ", Kind.NO_SPACE_LEFT),
+    (550, "{p}: No such file or permission denied", Kind.UNKNOWN),
+    (550, "File does not exist, or access to {p} is denied", Kind.UNKNOWN),
     (530, "Please log in before you ask for {p}", Kind.AUTH),
     (550, "{p}", Kind.UNKNOWN),
     (550, "No such file or directory", Kind.FILE_NOT_FOUND),
@@ -146,6 +156,20 @@ def test_only_paths_are_remembered_of_a_command(line: bytes, paths: tuple[bytes,
         "421 Service busy: Connection limit exceeded. Please try again later. Closing control connection.",
         "425 Cannot open data connection: no more connections, try again later",
         "530 Sorry, this server is closed for maintenance",
+        "421 Connection refused, max clients",
+        "421 Unable to accept connection: server is at capacity",
+        "530 There are already 5 users from your host",
+        "530 Sorry, you have exceeded the number of allowed sessions",
+        "530 Connections exceeded",
+        "530 Access denied, only one session allowed",
+        "530 Cannot log in: another session is active",
+        "530 Zu viele Verbindungen",
+        "530 Trop de connexions",
+        "530 Demasiadas conexiones",
+        "550 Too many connections",
+        "503 too many users",
+        "452 Too many simultaneous connections",
+        "426 Too many users",
     ],
 )
 def test_a_full_server_is_busy_and_asks_nobody_for_a_credential(text: str) -> None:
@@ -165,6 +189,11 @@ def test_a_full_server_is_busy_and_asks_nobody_for_a_credential(text: str) -> No
         "530 Account temporarily locked",
         "530 User alice cannot log in.",
         "530 Not logged in.",
+        "530 Permission denied.",
+        "530 Access denied.",
+        "530 Zu viele fehlgeschlagene Anmeldungen",
+        "430 Invalid username or password",
+        "530 Login incorrect: no such file or directory",
     ],
 )
 def test_a_refused_credential_stays_one(text: str) -> None:
@@ -213,3 +242,48 @@ def test_vsftpd_says_of_a_folder_that_it_may_not_read_that_the_transfer_is_done(
     reply = Reply(226, (b"Transfer done (but failed to open directory).",))
     assert reported_shortfall(reply, 0)
     assert not reported_shortfall(Reply(226, (b"Directory send OK.",)), 0)
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        "Transfer complete, but could not read 3 entries",
+        "Closing data connection; unable to open folder",
+        "Directory send OK, access is denied to some files.",
+        "Listing completed with errors",
+        "Transfer complete (Input/output error)",
+    ],
+)
+def test_a_success_that_names_an_error_is_no_complete_listing(told: str) -> None:
+    assert reported_shortfall(Reply(226, (told.encode(),)), 3)
+
+
+def test_the_text_of_rfc_959_for_success_speaks_of_an_abort_and_is_none() -> None:
+    text = b"Closing data connection. Requested file action successful (for example, file transfer or file abort)."
+    assert not reported_shortfall(Reply(226, (text,)), 3)
+    for told in (b"ABOR command successful", b"Transfer aborted.", b"Listing interrupted"):
+        assert reported_shortfall(Reply(226, (told,)), 3)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "530 Non-anonymous sessions must use encryption.",
+        "550 SSL/TLS required on the control channel",
+        "522 SSL/TLS required on the data channel",
+        "534 Policy requires SSL.",
+        "421 TLS required",
+        "503 Use AUTH first.",
+        "530 Sorry, only encrypted sessions are allowed",
+    ],
+)
+def test_a_server_that_wants_tls_asks_nobody_for_a_credential_and_ends_the_task(text: str) -> None:
+    fault = classify(Reply(int(text[:3]), (text[4:].encode(),)))
+
+    assert (fault.kind, fault.scope, fault.retryable) == (Kind.UNSUPPORTED, FaultScope.ENDPOINT, False)
+    assert "ftpes" in fault.advice
+
+
+def test_a_file_named_after_tls_is_only_a_file() -> None:
+    assert fault_of("/in/tls required.txt", 550, "{p}: Permission denied").kind is Kind.PERMISSION_DENIED
+    assert fault_of("/in/too many users", 550, "{p}: Input/output error").kind is Kind.UNKNOWN

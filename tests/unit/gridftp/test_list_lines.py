@@ -47,7 +47,16 @@ from endpoints.gridftp.requests.list_lines import parse_list_line
         (b"-rw-r--r-- 1 jan 20 2048 Feb 15 12:00 f", "f", "file", 2048),
         (b"-rw-r--r-- 1 a b 5 Jan 15 12:00 copy of 7 Jan 15 12:00 z", "copy of 7 Jan 15 12:00 z", "file", 5),
         (b"-rw-r--r-- 1 a b c 5 Jan 15 12:00 copy of 7 Jan 15 12:00 z", "copy of 7 Jan 15 12:00 z", "file", 5),
+        ("-rw-r--r-- 1 alice users 1234 2020年 1月15日 f".encode(), "f", "file", 1234),
+        (b"-rw-r--r-- 1 a b 5 2020-01-15T12:00:33Z f", "f", "file", 5),
+        (b"-rw-r--r-- 1 a b 5 2020/01/15 12:00 f", "f", "file", 5),
+        # A size in groups of digits, which is not the two numbers of a device.
+        (b"-rw-r--r-- 1 alice users 1,234 Jan 15 12:00 f", "f", "file", 1234),
+        (b"-rw-r--r-- 1 alice domain users 12,345,678 Jan 15 12:00 f", "f", "file", 12_345_678),
+        (b"crw-rw-rw- 1 root root 1,   3 Jan 15 12:00 null", "null", "OS.unix=special", 0),
         # DOS, IIS.
+        (b"01-15-26  12:00PM               1,234 five", "five", "file", 1234),
+        (b"15.01.2026  12:00           1.234.567 five", "five", "file", 1_234_567),
         (b"01-15-26  12:00PM                1234 five", "five", "file", 1234),
         (b"01-15-2026  12:00PM                1234 five", "five", "file", 1234),
         (b"01-15-26  13:00                  1234 five six", "five six", "file", 1234),
@@ -71,14 +80,24 @@ def test_owner_and_group_are_read_also_with_blanks() -> None:
 
 
 def test_a_symlink_has_the_text_of_its_target() -> None:
-    entry = parse_list_line(b"lrwxrwxrwx 1 0 0 12 Nov 22 23:02 a -> b -> c")
+    entry = parse_list_line(b"lrwxrwxrwx 1 0 0 12 Nov 22 23:02 a -> b")
     assert entry is not None
-    assert (entry.name, entry.kind, entry.link_target) == ("a", "link", "b -> c")
+    assert (entry.name, entry.kind, entry.link_target) == ("a", "link", "b")
+    assert (dos := parse_list_line(b"01-15-26  12:00PM       <JUNCTION>     a [C:\\b c]")) is not None
+    assert (dos.name, dos.kind, dos.link_target) == ("a", "link", "C:\\b c")
+
+
+@pytest.mark.parametrize(("size", "name", "target"), [(6, "a", "b -> c"), (1, "a -> b", "c")])
+def test_of_two_arrows_the_length_of_the_target_shows_the_right_one(size: int, name: str, target: str) -> None:
+    entry = parse_list_line(f"lrwxrwxrwx 1 0 0 {size} Nov 22 23:02 a -> b -> c".encode())
+    assert entry is not None
+    assert (entry.name, entry.link_target) == (name, target)
 
 
 @pytest.mark.parametrize(
     "line",
-    [b"total 12", b"total 0", b"insgesamt 12K", b"drwxr-xr-x 2 0 0 4096 Nov 22 23:02 .",
+    [b"total 12", b"total 0", b"insgesamt 12K", b"Total: 1,234", b"total 0 blocks", "yhteensä 3".encode(),
+     "總計 3".encode(), b"drwxr-xr-x 2 0 0 4096 Nov 22 23:02 .",
      b"drwxr-xr-x 2 0 0 4096 Nov 22 23:02 ..", b"11-22-26  11:02PM       <DIR>          ."],
 )  # fmt: skip
 def test_the_folder_itself_and_a_total_are_no_entries(line: bytes) -> None:
@@ -93,6 +112,9 @@ def test_the_folder_itself_and_a_total_are_no_entries(line: bytes) -> None:
         b"-rw-r--r-- 1 0 0 9223372036854775808 Nov 22 23:02 big", b"-rw-r--r-- " + b"1 " * 5000,
         b"-rw-r--r-- 1 a b 5 Jan 45 12:00 f", b"-rw-r--r-- 1 a b 5 Jan 15 12:99 f", b"total files 12",
         b"-rw-r--r-- 1 a b 5 xyz 15 12:00 copy of 7 Jan 15 12:00 z", b"-rw-r--r-- a " + b"1 xx 1 1:00 " * 5000,
+        b"lrwxrwxrwx 1 0 0 12 Nov 22 23:02 a -> b -> c", b"-rw-r--r-- 1 a b 1, 3 Jan 15 12:00 f",
+        b"-rw-r--r-- 1 a b 1,23 Jan 15 12:00 f", b"-rw-r--r-- 1 a b 1.5K Jan 15 12:00 f",
+        b"01-15-26  12:00PM       <SYMLINKD>     a [2020]", b"01-15-26  12:00PM       1,23 f",
         b"11-22-26  11:02PM                99999999999999999999 big", b"ls: cannot open directory: Permission denied",
     ],
 )  # fmt: skip

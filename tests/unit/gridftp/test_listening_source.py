@@ -338,7 +338,7 @@ def test_the_source_gets_a_large_buffer_for_small_files_and_is_left_without(size
     assert list(world.source.queue) == ([] if large else [b"SBUF 0"])
 
 
-def test_an_address_that_the_gate_refuses_is_never_told_to_the_destination() -> None:
+def test_an_address_that_the_gate_refuses_is_never_sent_to_the_destination() -> None:
     source, destination = ControlChannel(), ControlChannel()
     for channel in (source, destination):
         list(channel.receive(b"220 hello\r\n"))

@@ -124,7 +124,7 @@ def test_a_final_reply_that_agrees_is_no_fault(text: str) -> None:
         (450, "Requested file action not taken", False), (451, "No files found", False), (425, "nothing", False),
     ],
 )  # fmt: skip
-def test_what_servers_say_of_an_empty_folder_is_told_apart_from_other_refusals(
+def test_what_servers_say_of_an_empty_folder_is_distinguished_from_other_refusals(
     code: int, text: str, nothing: bool
 ) -> None:
     assert says_nothing_there(Reply(code, (text.encode(),))) is nothing

@@ -421,7 +421,7 @@ def test_ranges_go_to_both_sides_before_the_file() -> None:
     assert world.settled == [b"big"]
 
 
-def test_streams_chosen_after_the_source_knows_the_address_are_told_with_it_again() -> None:
+def test_streams_chosen_after_the_source_knows_the_address_are_sent_with_it_again() -> None:
     destination, source = ControlChannel(), ControlChannel()
     for channel in (destination, source):
         list(channel.receive(b"220 hello\r\n"))
@@ -433,7 +433,7 @@ def test_streams_chosen_after_the_source_knows_the_address_are_told_with_it_agai
     assert source.data_to_send() == b"OPTS RETR Parallelism=8,8,8;\r\nPORT 10,0,0,1,4,1\r\n"
 
 
-def test_an_address_that_the_gate_refuses_is_never_told_to_the_source() -> None:
+def test_an_address_that_the_gate_refuses_is_never_sent_to_the_source() -> None:
     destination, source = ControlChannel(), ControlChannel()
     for channel in (destination, source):
         list(channel.receive(b"220 hello\r\n"))

@@ -92,17 +92,14 @@ def test_the_modules_page_names_exactly_the_moves_of_the_table() -> None:
 class Dialogue(PairDialogue[ThirdPartyPair]):
     """A pair, the commands that its servers have not answered, and what a file may be settled by."""
 
-    def __init__(
-        self, *, stream_mode: bool, striped: bool, parallelism: int | None, listener: Side = Side.DESTINATION
-    ) -> None:
-        self.connector = Side.SOURCE if listener is Side.DESTINATION else Side.DESTINATION
+    def __init__(self, *, stream_mode: bool, striped: bool, parallelism: int | None) -> None:
         super().__init__()
         self.pair = ThirdPartyPair(
             self.channels[Side.SOURCE],
             self.channels[Side.DESTINATION],
             parallelism=parallelism,
             stream_mode=stream_mode,
-            path=DataPath("127.0.0.1", striped=striped, listener=listener),
+            path=DataPath("127.0.0.1", striped=striped),
             accept_address=lambda _: False,
         )
         self.given = 0
@@ -156,7 +153,7 @@ class Dialogue(PairDialogue[ThirdPartyPair]):
         elif verb == b"RNTO" and code < 400:
             self.renamed.add(_file(argument))
         if is_drain and self.drain_answers is not None:
-            if side is self.connector or not any(line.startswith(LISTENING_VERBS) for line in self.commands[side]):
+            if side is Side.SOURCE or not any(line.startswith(LISTENING_VERBS) for line in self.commands[side]):
                 self.drain_answers.add(side)
             if len(self.drain_answers) == 2:
                 self.drain_answers = None
@@ -177,7 +174,7 @@ class Dialogue(PairDialogue[ThirdPartyPair]):
         if draining:
             assert verb in NO_DATA, f"{line!r} was sent while the pair drained"
         self.commands[side].append(line)
-        if verb == b"PASV" and side is self.connector:
+        if verb == b"PASV" and side is Side.SOURCE:
             self.drain_answers = set()
         elif verb == b"STOR":
             self.lane.append(_file(argument))
@@ -206,10 +203,7 @@ class Dialogue(PairDialogue[ThirdPartyPair]):
                     assert all((side, earlier) in self.succeeded for side in self.channels), (tag, earlier)
 
     def asked_in_the_same_order_on_both_sides(self) -> None:
-        both = min(len(self.retrieved), len(self.lane))
-        assert self.retrieved[:both] == self.lane[:both]
-        first = self.retrieved if self.connector is Side.DESTINATION else self.lane
-        assert len(first) >= both, "the listener is asked first"
+        assert self.retrieved == self.lane[: len(self.retrieved)], "the destination is asked first"
 
 
 def _file(path: bytes) -> int:
@@ -249,15 +243,9 @@ class Dialogues(RuleBasedStateMachine):
         stream_mode=st.booleans(),
         striped=st.booleans(),
         parallelism=st.sampled_from([None, 2]),
-        listener=st.sampled_from([Side.SOURCE, Side.DESTINATION]),
     )
-    def begin(self, stream_mode: bool, striped: bool, parallelism: int | None, listener: Side) -> None:
-        self.dialogue = Dialogue(
-            stream_mode=stream_mode,
-            striped=striped and not stream_mode,
-            parallelism=parallelism,
-            listener=listener if stream_mode else Side.DESTINATION,
-        )
+    def begin(self, stream_mode: bool, striped: bool, parallelism: int | None) -> None:
+        self.dialogue = Dialogue(stream_mode=stream_mode, striped=striped and not stream_mode, parallelism=parallelism)
 
     @rule(rename=st.booleans(), partial=st.booleans(), name=st.sampled_from([b""] * 9 + [b"\r\n"]))
     def give(self, rename: bool, partial: bool, name: bytes) -> None:
@@ -374,10 +362,10 @@ def test_a_server_that_refuses_the_setup_loses_the_pair(side: Side, verb: bytes)
 
 def test_a_name_that_no_line_may_carry_asks_for_no_address() -> None:
     """The answers to two PORT would ask the destination for the next file twice."""
-    dialogue = Dialogue(stream_mode=True, striped=False, parallelism=None, listener=Side.SOURCE)
+    dialogue = Dialogue(stream_mode=True, striped=False, parallelism=None)
     dialogue.give(rename=False, partial=False, name=b"\r\n")
     assert isinstance(dialogue.outcomes[1], FileRefused)
-    assert not any(line.startswith(LISTENING_VERBS) for line in dialogue.commands[Side.SOURCE])
+    assert not any(line.startswith(LISTENING_VERBS) for line in dialogue.commands[Side.DESTINATION])
 
 
 def test_in_stream_mode_nothing_is_removed_while_a_file_is_on_its_way() -> None:

@@ -19,7 +19,7 @@ from endpoints.gridftp.patterns import (
     like,
     translate,
 )
-from endpoints.ssh.keys import NotAKeyError, parse_ssh_key
+from endpoints.ssh.keys import SshPrivateKeyError, parse_ssh_key
 
 LETTERS = "ab[]!%_\\.\n"
 
@@ -87,5 +87,5 @@ def test_a_file_of_many_beginnings_of_keys_is_none() -> None:
     """Each was looked for its end to the end of the file."""
     for kind in ("PRIVATE KEY", "OPENSSH PRIVATE KEY"):
         text = f"-----BEGIN {kind}-----"
-        with pytest.raises(NotAKeyError):
+        with pytest.raises(SshPrivateKeyError):
             parse_ssh_key(text * (32_768 // len(text)))

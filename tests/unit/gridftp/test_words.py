@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import re
 import ssl
 
 import pytest
@@ -31,8 +32,18 @@ REFUSED = ConnectionRefusedError(errno.ECONNREFUSED, "Connect call failed ('127.
         (ssl.SSLError(1, "[SSL: WRONG_VERSION_NUMBER] wrong version number"), "[SSL: WRONG_VERSION_NUMBER]"),
     ],
 )
-def test_errors_of_the_system_and_of_libraries_are_told_without_pythons_notation(error: Exception, words: str) -> None:
+def test_errors_of_the_system_and_of_libraries_are_reported_without_pythons_notation(
+    error: Exception, words: str
+) -> None:
     assert words in error_text(error)
+
+
+@pytest.mark.parametrize("kind", sorted(set(Kind) - {Kind.VERIFY_CHECKSUM}))
+def test_advice_promises_nothing_that_only_a_task_does(kind: Kind) -> None:
+    """A listing that fails shows it, too, and is not tried again."""
+    assert not re.search(
+        r"(tries|tried|sent) (it )?again|cancel the task|the (file|task) goes", make_fault(kind).advice
+    )
 
 
 @given(st.binary(max_size=2 * MAX_SHOWN))

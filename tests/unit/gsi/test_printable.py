@@ -15,10 +15,11 @@ from endpoints.gridftp.facts import Entry
 from identity import audit_export
 from identity.gsi.printable import ACTIVE, FORBIDDEN, FORBIDDEN_IN_LINES, inert, quoted, readable, readable_lines
 from transferapi.logs import formats
-from transferapi.shell import listing_records, output
+from transferapi.shell import output
+from transferapi.shell.commands import files
 from transferapi.tasks import events
 from transferapi.tasks.notify.mails.task import body_of, subject_line
-from webui.activity import downloads
+from webui.activity import task_page
 
 #: ESC [, the octet of C1 that means the same, its character, overrides and isolates, separators, what is not seen.
 NAMES = ["a\x1b[2J", "a\udc9b2J", "a\x9b2J", "a\u202egnp.exe", "a\u2066b", "a\u2028b", "a\ufeffb", "a\x7f\x08b"]
@@ -55,9 +56,9 @@ def octets_are_active(octets: bytes) -> bool:
 
 
 WAYS = {
-    "ls": lambda name: output.encoded("".join(listing_records.short([Entry(name, "file")]))),
-    "ls of a link": lambda name: output.encoded("".join(listing_records.long([Entry("l", "link", link_target=name)]))),
-    "ls -l": lambda name: output.encoded("".join(listing_records.long([Entry(name, "file", owner=name, group=name)]))),
+    "ls": lambda name: output.encoded("".join(files.short([Entry(name, "file")]))),
+    "ls of a link": lambda name: output.encoded("".join(files.long([Entry("l", "link", link_target=name)]))),
+    "ls -l": lambda name: output.encoded("".join(files.long([Entry(name, "file", owner=name, group=name)]))),
     "shell csv": lambda name: output.encoded(output._csv([(None, name)])),  # type: ignore[list-item]
     "shell text": lambda name: output.encoded(output.line(name)),
     "whatever a command writes": output.encoded,
@@ -65,7 +66,7 @@ WAYS = {
     "event of words": lambda name: events.printable(name).encode(),
     "mail": lambda name: body_of([name]).encode(),
     "subject": lambda name: subject_line(name).encode(),
-    "errors.csv": lambda name: str(downloads._cell(name)).encode("utf-8", "backslashreplace"),
+    "errors.csv": lambda name: str(task_page._cell(name)).encode("utf-8", "backslashreplace"),
     "audit.csv": lambda name: audit_export._cell(name).encode("utf-8", "backslashreplace"),
     "log": lambda name: formats._safe(name).encode(),
     "fault": lambda name: quoted(name).encode(),
@@ -89,8 +90,7 @@ def test_no_active_character_of_a_name_leaves_by_a_command_of_the_operator(
 @pytest.mark.parametrize("name", HARMLESS, ids=ascii)
 def test_other_names_are_listed_as_they_are(name: str) -> None:
     assert (
-        output.encoded("".join(listing_records.short([Entry(name, "file")])))
-        == name.encode("utf-8", "surrogateescape") + b"\n"
+        output.encoded("".join(files.short([Entry(name, "file")]))) == name.encode("utf-8", "surrogateescape") + b"\n"
     )
     assert inert(name) == name
 
@@ -118,7 +118,7 @@ def test_no_text_of_a_user_has_controls() -> None:
 @pytest.mark.parametrize("name", [*NAMES, "a'b\x1b", "a\\b\x1b", "\U000e0041"], ids=ascii)
 def test_bash_reads_the_name_back(name: str) -> None:
     done = subprocess.run(
-        ["bash", "-c", f"printf %s {listing_records.shown(name)}"],
+        ["bash", "-c", f"printf %s {files.shown(name)}"],
         env={"LC_ALL": "C.UTF-8", "PATH": "/usr/bin:/bin"},
         capture_output=True,
         check=True,

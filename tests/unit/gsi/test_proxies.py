@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
-from identity.gsi.errors import LimitedProxyError, ProxyNotPossibleError, WeakKeyError
+from identity.gsi.errors import Flaw
 from identity.gsi.proxies import CLOCK_SKEW, make_proxy, make_request, new_key, sign_proxy
 from identity.gsi.trust import TrustFolder
 from identity.gsi.x509 import INHERIT_ALL, LIMITED, ProxyInfo, X509Credential, proxy_info
 from tests import hostile_certificates as make
-from tests.hostile_certificates import DAY, NOW
+from tests.hostile_certificates import DAY, NOW, raises_flaw
 
 CA = make.authority()
 ALICE = make.person(CA)
@@ -52,7 +52,7 @@ def test_a_limited_proxy_is_verified_but_not_admitted(trust: TrustFolder) -> Non
     credential = make_proxy(ALICE.credential, lifetime=HOUR, limited=True, now=NOW)
     assert credential.is_limited
     assert trust.verify((credential.certificate, *credential.chain), now=NOW) == ALICE.certificate
-    with pytest.raises(LimitedProxyError):
+    with raises_flaw(Flaw.LIMITED_PROXY):
         trust.admit(credential, now=NOW)
 
 
@@ -96,30 +96,30 @@ def test_the_longest_and_oddest_name_can_have_a_proxy(trust: TrustFolder) -> Non
 
 def test_the_expired_make_no_proxies() -> None:
     expired = make.person(CA, ends=NOW - DAY)
-    with pytest.raises(ProxyNotPossibleError):
+    with raises_flaw(Flaw.PROXY_NOT_POSSIBLE):
         make_proxy(expired.credential, lifetime=HOUR, now=NOW)
-    with pytest.raises(ProxyNotPossibleError):
+    with raises_flaw(Flaw.PROXY_NOT_POSSIBLE):
         make_proxy(ALICE.credential, lifetime=timedelta(0), now=NOW)
 
 
 def test_a_proxy_that_allows_no_others_makes_none() -> None:
     last = make.proxy(ALICE, path_length=0)
-    with pytest.raises(ProxyNotPossibleError):
+    with raises_flaw(Flaw.PROXY_NOT_POSSIBLE):
         make_proxy(last.credential, lifetime=HOUR, now=NOW)
     one_more = make.proxy(ALICE, path_length=1)
-    with pytest.raises(ProxyNotPossibleError):
+    with raises_flaw(Flaw.PROXY_NOT_POSSIBLE):
         make_proxy(make.proxy(one_more).credential, lifetime=HOUR, now=NOW)
     make_proxy(one_more.credential, lifetime=HOUR, now=NOW)
 
 
 def test_a_certificate_that_may_not_sign_makes_no_proxies() -> None:
     silent = make.person(CA, key_usage=make.usage(sign=False))
-    with pytest.raises(ProxyNotPossibleError):
+    with raises_flaw(Flaw.PROXY_NOT_POSSIBLE):
         make_proxy(silent.credential, lifetime=HOUR, now=NOW)
 
 
 def test_a_server_that_asks_with_a_short_key_gets_none() -> None:
-    with pytest.raises(WeakKeyError):
+    with raises_flaw(Flaw.WEAK_KEY):
         sign_proxy(ALICE.credential, make.rsa_key(0, 1024).public_key(), lifetime=HOUR, now=NOW)
 
 

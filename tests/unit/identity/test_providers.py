@@ -10,8 +10,8 @@ import pytest
 
 from endpoints.addresses.openings import parse_openings
 from endpoints.addresses.provider_sites import reach
+from identity.federation import openid
 from identity.federation.errors import ProofRefusedError
-from identity.federation.openid import id_tokens, metadata, sign_in
 from identity.federation.providers import MOST, Provider, parse_providers
 from identity.proven_identities import IdentityNotUsableError, Proven
 from tests.identity_providers.lying_openid import LyingOpenId, signed, usual_key
@@ -25,7 +25,7 @@ def only(line: str) -> Provider:
 
 
 def named(provider: Provider, **claims: Any) -> Proven:
-    return sign_in._proven(provider, {"sub": "s-1", **claims}, NOW)
+    return openid._proven(provider, {"sub": "s-1", **claims}, NOW)
 
 
 # ---- presets
@@ -101,7 +101,7 @@ def test_a_claim_that_is_no_name_is_passed_over() -> None:
     for wrong in (None, "", 7, "a\nb", ["a"]):
         assert named(lab, preferred_username=wrong).username == "s-1@example.org"
     with pytest.raises(IdentityNotUsableError):
-        sign_in._proven(lab, {"email": "a@example.org"}, NOW)
+        openid._proven(lab, {"email": "a@example.org"}, NOW)
 
 
 # ---- lines
@@ -153,14 +153,14 @@ def test_a_line_that_is_wrong_is_refused_and_its_secret_is_not_repeated(text: st
 
 @pytest.fixture
 def op(settings: Any) -> Iterator[LyingOpenId]:
-    metadata.forget()
+    openid.forget()
     with (found := LyingOpenId(usual_key())).server:
         settings.ALLOW_PROVIDERS = parse_openings("127.0.0.0/8")
         yield found
-    metadata.forget()
+    openid.forget()
 
 
-SKEW, AGE = id_tokens.SKEW, id_tokens.MAX_AGE
+SKEW, AGE = openid.SKEW, openid.MAX_AGE
 CLOCKS: dict[str, tuple[dict[str, Any], str]] = {
     "ended a moment ago": ({"exp": NOW - SKEW + 1}, ""),
     "ended longer ago": ({"exp": NOW - SKEW}, "has expired"),
@@ -181,7 +181,7 @@ def test_clocks_may_differ_by_a_minute_and_no_more(op: LyingOpenId, way: str) ->
     claims = {**op.honest_claims(), "nonce": "n", "iat": NOW, "exp": NOW + 300, **changed}
     token = signed(claims, op.key)
     if not reason:
-        assert id_tokens.check(op.provider(), token, "n", "access", reach, NOW)["sub"] == claims["sub"]
+        assert openid.check(op.provider(), token, "n", "access", reach, NOW)["sub"] == claims["sub"]
         return
     with pytest.raises(ProofRefusedError, match=reason):
-        id_tokens.check(op.provider(), token, "n", "access", reach, NOW)
+        openid.check(op.provider(), token, "n", "access", reach, NOW)

@@ -16,13 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from endpoints.ssh.keys import (
-    NotAKeyError,
-    PassphraseNeededError,
+    KeyFlaw,
     SshPrivateKeyError,
     SshUserNameError,
-    UnsupportedKeyError,
-    WeakSshKeyError,
-    WrongPassphraseError,
     check_username,
     parse_ssh_key,
 )
@@ -45,8 +41,8 @@ def text_of(key: Any, form: serialization.PrivateFormat = Format.OpenSSH, passph
     return text
 
 
-def refused(text: str, kind: type[SshPrivateKeyError], passphrase: str | None = None) -> str:
-    with pytest.raises(kind) as caught:
+def refused(text: str, flaw: KeyFlaw, passphrase: str | None = None) -> str:
+    with pytest.raises(SshPrivateKeyError, check=lambda error: error.flaw is flaw) as caught:
         parse_ssh_key(text, passphrase)
     frames = [frame for frame, _ in traceback.walk_tb(caught.tb) if frame.f_code.co_filename != __file__]
     shown = repr([frame.f_locals for frame in frames]) + "".join(traceback.format_exception(caught.value))
@@ -81,9 +77,9 @@ def test_every_usual_form_becomes_one(algorithm, form, tmp_path: Path):
 def test_an_encrypted_key_needs_its_passphrase_and_leaves_it_behind(form):
     text = text_of(KEYS["ssh-rsa"], form, PASSPHRASE)
     assert parse_ssh_key(text, PASSPHRASE).fingerprint == parse_ssh_key(text_of(KEYS["ssh-rsa"])).fingerprint
-    refused(text, PassphraseNeededError)
-    refused(text, PassphraseNeededError, "")
-    refused(text, WrongPassphraseError, "wrong horse battery staple")
+    refused(text, KeyFlaw.PASSPHRASE_NEEDED)
+    refused(text, KeyFlaw.PASSPHRASE_NEEDED, "")
+    refused(text, KeyFlaw.WRONG_PASSPHRASE, "wrong horse battery staple")
 
 
 @pytest.mark.parametrize(
@@ -95,26 +91,26 @@ def test_pasted_text_may_be_untidy(change):
 
 
 def test_weak_and_unknown_keys_are_refused():
-    assert "1024" in refused(text_of(rsa.generate_private_key(65537, 1024)), WeakSshKeyError)
+    assert "1024" in refused(text_of(rsa.generate_private_key(65537, 1024)), KeyFlaw.WEAK_SSH_KEY)
     for key, form in (
         (dsa.generate_private_key(1024), Format.PKCS8),
         (ed448.Ed448PrivateKey.generate(), Format.PKCS8),
         (ec.generate_private_key(ec.SECP256K1()), Format.PKCS8),
     ):
-        refused(text_of(key, form), UnsupportedKeyError)
+        refused(text_of(key, form), KeyFlaw.UNSUPPORTED_KEY)
 
 
-def test_what_is_no_private_key_is_told_apart():
+def test_what_is_no_private_key_is_distinguished():
     public = KEYS["ssh-ed25519"].public_key()
     line = public.public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH).decode()
-    assert "public" in refused(line, NotAKeyError)
-    assert "puttygen" in refused("PuTTY-User-Key-File-3: ssh-ed25519\n", UnsupportedKeyError)
-    refused("", NotAKeyError)
-    refused("x" * 100_000, NotAKeyError)
-    refused("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----", NotAKeyError)
+    assert "public" in refused(line, KeyFlaw.NOT_A_KEY)
+    assert "puttygen" in refused("PuTTY-User-Key-File-3: ssh-ed25519\n", KeyFlaw.UNSUPPORTED_KEY)
+    refused("", KeyFlaw.NOT_A_KEY)
+    refused("x" * 100_000, KeyFlaw.NOT_A_KEY)
+    refused("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----", KeyFlaw.NOT_A_KEY)
     for body in ("", "AAAA", "!!!!", base64.b64encode(b"openssh-key-v1\0").decode()):
-        refused(f"-----BEGIN OPENSSH PRIVATE KEY-----\n{body}\n-----END OPENSSH PRIVATE KEY-----", NotAKeyError)
-        refused(f"-----BEGIN PRIVATE KEY-----\n{body}\n-----END PRIVATE KEY-----", NotAKeyError)
+        refused(f"-----BEGIN OPENSSH PRIVATE KEY-----\n{body}\n-----END OPENSSH PRIVATE KEY-----", KeyFlaw.NOT_A_KEY)
+        refused(f"-----BEGIN PRIVATE KEY-----\n{body}\n-----END PRIVATE KEY-----", KeyFlaw.NOT_A_KEY)
 
 
 def test_a_key_that_asks_for_minutes_of_our_time_is_refused_at_once():
@@ -125,12 +121,12 @@ def test_a_key_that_asks_for_minutes_of_our_time_is_refused_at_once():
     head = b"openssh-key-v1\0" + string(b"aes256-ctr") + string(b"bcrypt") + string(options)
     body = base64.b64encode(head).decode()
     costly = f"-----BEGIN OPENSSH PRIVATE KEY-----\n{body}\n-----END OPENSSH PRIVATE KEY-----"
-    assert "too long" in refused(costly, UnsupportedKeyError, PASSPHRASE)
+    assert "too long" in refused(costly, KeyFlaw.UNSUPPORTED_KEY, PASSPHRASE)
 
     der = bytes.fromhex("06092a864886f70d01050c") + b"\x30\x10\x04\x08" + b"saltsalt" + b"\x02\x04\x7f\xff\xff\xff"
     body = base64.b64encode(der).decode()
     costly = f"-----BEGIN ENCRYPTED PRIVATE KEY-----\n{body}\n-----END ENCRYPTED PRIVATE KEY-----"
-    assert "too long" in refused(costly, UnsupportedKeyError, PASSPHRASE)
+    assert "too long" in refused(costly, KeyFlaw.UNSUPPORTED_KEY, PASSPHRASE)
 
 
 _GOOD = text_of(KEYS["ssh-ed25519"])

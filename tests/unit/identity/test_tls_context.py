@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from identity.http.tls_context import client_context
+from identity.http.https_client import client_context
 from tests.waiting import eventually
 
 
@@ -20,7 +20,7 @@ def test_requests_share_a_context_that_checks_names_and_certificates(tmp_path: P
 
 
 def test_the_authorities_are_read_anew_after_some_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("identity.http.tls_context.FRESH_SECONDS", 0.5)
+    monkeypatch.setattr("identity.http.https_client.FRESH_SECONDS", 0.5)
     before = client_context()
     eventually(lambda: client_context() is not before)
 

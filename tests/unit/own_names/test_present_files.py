@@ -59,7 +59,7 @@ def kept(world: World) -> dict[str, int]:
     return {name(number): world.destination.get(f"/dst/{name(number)}").id for number in THERE}
 
 
-async def test_one_listing_tells_it_of_many_files() -> None:
+async def test_one_listing_shows_it_for_many_files() -> None:
     world = world_of()
     before = kept(world)
     assert await world.run() == "SUCCEEDED"
@@ -84,7 +84,7 @@ async def test_a_large_folder_is_not_listed_for_a_few_files() -> None:
 
 
 @pytest.mark.parametrize("why", ["too large", "refused", "lost"])
-async def test_where_the_listing_tells_nothing_each_is_asked_for(why: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_where_the_listing_shows_nothing_each_is_asked_for(why: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(present_files, "LEAST", 100)
     monkeypatch.setattr(present_files, "FOR_EACH", 1)
     world = world_of(others=2000 if why == "too large" else 0)

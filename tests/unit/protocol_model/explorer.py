@@ -12,7 +12,7 @@ S = TypeVar("S", bound=Hashable)
 
 @dataclass(frozen=True)
 class Exploration(Generic[S]):
-    """reached: all states, or those before the first wrong one. steps: how a wrong one is reached; None: there is none.
+    """reached: all states, or those before the first wrong one. steps: how a wrong one is reached, or None.
 
     problem: what is wrong with it.
     """

@@ -53,7 +53,7 @@ def test_real_names_without_a_fence_cut_a_file_that_another_worker_has_settled()
 
 
 def test_behind_a_fence_a_command_that_waits_at_a_server_still_cuts_a_file_that_is_written_in_place() -> None:
-    """The risk that remains: an entry was there at a server of others, which stands still (decision 0002)."""
+    """The risk that remains: an entry was there at a server of others, which stands still."""
     steps = counter_example(Rules(own_names=False))
     assert of_worker_0_after_success(steps) == ["STOR the real name of 0 is executed"]
 
@@ -83,7 +83,7 @@ def test_a_fence_must_count_from_the_beginning_of_a_heartbeat() -> None:
 
 
 @pytest.mark.parametrize(("nonce", "both"), [(True, ""), (False, "the database hears slices [0, 1]")])
-def test_after_a_failover_the_nonce_tells_which_of_two_leases_of_one_epoch_counts(nonce: bool, both: str) -> None:
+def test_after_a_failover_the_nonce_decides_which_of_two_leases_of_one_epoch_counts(nonce: bool, both: str) -> None:
     model = Model(Rules(failover=True, nonce=nonce))
     assert explore(model.start(), model.moves, model.two_hold).problem == both
 
@@ -123,7 +123,7 @@ def test_a_server_that_does_nothing_for_a_client_that_has_hung_up_removes_nothin
 
 
 def test_a_deletion_at_a_server_that_stands_still_with_the_host_of_its_worker_is_what_remains() -> None:
-    """The host has not disconnected, so the server cannot know (decisions 0002 and 0092)."""
+    """The host has not disconnected, so the server cannot know (docs/decisions/leases-and-fence.md)."""
     steps = counter_example(Rules(delete=True, executes_for_the_gone=False))
     assert "worker 0 dies" not in steps
     assert of_worker_0_after_success(steps) == ["DELE the real name of 0 is executed"]

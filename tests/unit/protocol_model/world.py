@@ -17,7 +17,7 @@ The model leaves out:
 - What ends a worker, such as the answer that it has lost its lease: one that stands still for ever does nothing,
   either.
 - A command is sent as soon as the fence is looked at. Between the look and the call of the kernel a process may be
-  stopped, for a microsecond of each piece (docs/decisions/0092-fence-at-the-wire.md).
+  stopped, for a microsecond of each piece (docs/decisions/leases-and-fence.md).
 - A server that keeps on disk what it has in memory for another offset than it was sent, or loses what it has answered.
 - A removal that no server answers: its name is tried again before the end of the slice, and stays after that.
 - The second look (workers/engine/settle/second_look.py), which finds most late commands within a task, and no later
@@ -145,7 +145,7 @@ class World(NamedTuple):
 
     @property
     def real(self) -> int | None:
-        """The content under the real name; None: there is no such entry."""
+        """The content under the real name; None if there is no such entry."""
         inode = self.names[REAL]
         return None if inode == NONE else self.inodes[inode]
 

@@ -37,7 +37,7 @@ def names() -> list[str]:
     return [thread.name for thread in threading.enumerate() if thread.name.startswith("check ")]
 
 
-def test_what_passes_and_what_fails_is_told_apart() -> None:
+def test_what_passes_and_what_fails_is_distinguished() -> None:
     def broken() -> str:
         raise OSError("a secret")
 
@@ -64,7 +64,7 @@ def test_a_result_counts_for_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(calls) == 2
 
 
-def test_one_that_hangs_is_told_and_the_others_are_known(hanging: Hanging) -> None:
+def test_one_that_hangs_is_reported_and_the_others_are_known(hanging: Hanging) -> None:
     prober = Prober({"hanging": hanging, "good": lambda: ""})
     found = prober.findings(["hanging", "good"], timeout=0.05)
     assert found["good"].passed

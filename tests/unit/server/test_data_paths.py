@@ -28,7 +28,7 @@ def sockets():
         near = socket.create_connection(listener.getsockname())
         far, _ = listener.accept()
     with near, far:
-        far.settimeout(10)
+        far.settimeout(60)
         yield DataConnection(near), far
 
 
@@ -145,7 +145,7 @@ def test_a_range_of_ports_is_one(bounds):
         (errno.EDQUOT, False, 552), (errno.EFBIG, True, 552), (errno.EMFILE, True, 451), (errno.EIO, False, 451),
     ],
 )  # fmt: skip
-def test_the_code_of_a_refusal_tells_whose_fault_it_is(number, naming, code):
+def test_the_code_of_a_refusal_shows_whose_fault_it_is(number, naming, code):
     reply = os_error_reply(OSError(number, os.strerror(number)), "STOR", naming=naming).decode()
     assert reply.startswith(f"{code}-")
     assert reply.endswith(f"{code} End.\r\n")

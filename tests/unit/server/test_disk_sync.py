@@ -70,7 +70,7 @@ class Markers:
         self.now += 1.0
 
     def sync_ended(self) -> None:
-        eventually(lambda: self.disk.ended, seconds=20)
+        eventually(lambda: self.disk.ended)
         self.writer.tick(self.now - 1.0)
 
 
@@ -83,7 +83,7 @@ def test_a_marker_is_sent_when_its_ranges_are_on_the_disk_and_names_no_others(di
     disk.may_end.clear()
     markers.writer.add(0, 100)
     markers.tick()
-    eventually(lambda: disk.calls == 1, seconds=20)
+    eventually(lambda: disk.calls == 1)
     markers.writer.add(100, 200)
     markers.tick()
     assert not markers.told
@@ -103,12 +103,12 @@ def test_the_looks_come_soon_while_a_sync_runs(disk: Disk, fd: int) -> None:
     markers.writer.add(0, 100)
     now = markers.now
     assert markers.writer.tick(now) < now + 0.2
-    eventually(lambda: markers.disk.ended, seconds=20)
+    eventually(lambda: markers.disk.ended)
     assert markers.writer.tick(now) == now + 1.0
 
 
 @pytest.mark.parametrize(("octets", "syncs"), [(1, 0), (SYNCED_FROM - 1, 0), (SYNCED_FROM, 1), (10 * SYNCED_FROM, 1)])
-def test_a_file_of_some_size_is_on_the_disk_before_its_end_is_told(
+def test_a_file_of_some_size_is_on_the_disk_before_its_end_is_reported(
     disk: Disk, fd: int, octets: int, syncs: int
 ) -> None:
     markers = Markers(fd)

@@ -73,7 +73,7 @@ def test_a_header_reads_back_as_it_was_written(flags, count, offset):
     assert decode(header.encode()) == header
 
 
-def test_one_stream_tells_how_many_streams_end():
+def test_one_stream_says_how_many_streams_end():
     assert decode(end_of_data(4)) == Header(EOD | EOF, 0, 4)
     assert decode(end_of_data()) == Header(EOD, 0, 0)
 

@@ -6,7 +6,8 @@ import errno
 import os
 import stat
 import threading
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from endpoints.gridftp.server.errors import os_error_reply
 from endpoints.gridftp.server.roots import root as root_module
 from endpoints.gridftp.server.roots.by_path import PathRoot
 from endpoints.gridftp.server.roots.root import Root, normalize
+from endpoints.gridftp.server.roots.several import SeveralRoots
 from endpoints.gridftp.server.roots.vanishing import VanishingRoot
 
 paths = st.binary(max_size=40) | st.lists(st.sampled_from([b"..", b".", b"", b"a", b"~", b"b c"])).map(b"/".join)
@@ -286,6 +288,49 @@ def test_a_name_that_windows_has_not_is_refused_before_anything_is_made(tmp_path
     fault = classify(Reply(553, tuple(line.encode() for line in reply)), Side.DESTINATION)
     assert (fault.kind, fault.retryable) == (Kind.INVALID_PATH_NAME, False)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", [b"a\\b", b"..\\secret", b"file:stream", b"C:", b"ends.", b"not utf-8 \xff"])
+def test_a_name_that_windows_has_not_is_not_looked_at_either(tmp_path: Path, name: bytes) -> None:
+    """Windows would look at another file: MLST asks for the last name in its folder."""
+    served = tmp_path / "served"
+    (served / "folder").mkdir(parents=True)
+    for folder in (served, served / "folder"):
+        Path(os.fsdecode(os.path.join(os.fsencode(folder), name))).write_bytes(b"another")
+    alone = PathRoot(served, as_windows=True)
+    for root in (alone, OneRoot(alone)):
+        for path in (b"/" + name, b"/folder/" + name):
+            for look in (root.look, root.stat, root.require_writable):
+                with pytest.raises(OSError, match="Not a file name on Windows"):
+                    look(path)
+
+
+class OneRoot(SeveralRoots):
+    """Another root by its own paths, as a server of several folders and a confined session have it."""
+
+    def __init__(self, root: Root) -> None:
+        self.root = root
+
+    @contextmanager
+    def at(self, path: bytes, *, changing: bool = False) -> Iterator[tuple[Root, bytes]]:
+        yield self.root, path
+
+    def require_writable(self, path: bytes) -> None:
+        self.root.require_writable(path)
+
+
+@pytest.mark.parametrize(
+    "target", [b"//evil.example.org/share/file", b"\\\\evil\\share", b"\\\\?\\C:\\x", b"C:/x", b"a/nul", b"a/../CON"]
+)
+def test_on_windows_no_symlink_is_made_that_leads_to_another_machine_or_device(tmp_path: Path, target: bytes) -> None:
+    """Windows signs in at the machine, with the account of the server, as soon as anybody follows the symlink."""
+    alone = PathRoot(tmp_path, as_windows=True)
+    for root in (alone, OneRoot(alone)):
+        with pytest.raises(OSError, match=r"Not a file name on Windows|leads out"):
+            root.require_link_target(b"/link", target)
+        for plain in (b"file", b"../other/file", b"./a", b"/a"):
+            root.require_link_target(b"/link", plain)
+    PathRoot(tmp_path).require_link_target(b"/link", target)
 
 
 def test_the_short_name_of_a_file_is_not_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

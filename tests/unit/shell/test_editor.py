@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from tests.screen import Screen
 from transferapi.shell.context import Signal
 from transferapi.shell.errors import InterruptedByUserError, UsageError
-from transferapi.shell.terminal.editor import Completion, Editor
-from transferapi.shell.terminal.history import History
+from transferapi.shell.terminal.editor import Completion, Editor, History
 from transferapi.shell.terminal.keyboard import Keyboard
 from transferapi.shell.terminal.keys import KeyReader, TerminalKey, Text
 from transferapi.shell.terminal.line import MAX_TYPED, Line

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from identity.models import User
 from tests.shell_context import Result, Shell
 from transferapi.shell.command import COMMANDS, HELP, Heading, ShellCommand, operands
+from transferapi.shell.commands.help import WIDTH, manual
 from transferapi.shell.context import Context
-from transferapi.shell.documentation import WIDTH, manual
 from transferapi.shell.errors import OperationError, SessionEndedError
 from transferapi.shell.options import Arguments, number, option
 from transferapi.shell.output import FORM

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from identity.models import User
 from transferapi.shell.errors import InvalidNumberError, ShellError, UsageError
 from transferapi.shell.names import Location, location
-from transferapi.shell.options import flag, number, option, parse
-from transferapi.shell.times import deadline
+from transferapi.shell.options import deadline, flag, number, option, parse
 from transferapi.shell.words import Word, escape, quote, split
 
 KNOWN = (

@@ -6,20 +6,22 @@ import logging
 import stat
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from transferapi.rest.http.errors import Unavailable
+from endpoints.error_meanings import Unavailable
+from tests.waiting import eventually
 from transferapi.shell.context import Signal
 from transferapi.shell.errors import DisconnectedError, InterruptedByUserError, UsageError
 from transferapi.shell.server import admission as admission_module
 from transferapi.shell.server import host_key
-from transferapi.shell.server.admission import ShellConnectionLimits, Ticket
+from transferapi.shell.server.admission import MOST_LINES, WINDOW, FailureLog, ShellConnectionLimits, Ticket
 from transferapi.shell.server.bounds import ShellBounds
 from transferapi.shell.server.calls import Calls
 from transferapi.shell.server.input import ChannelInput
-from transferapi.shell.server.listener import MOST_LINES, WINDOW, FailureLog
+from transferapi.shell.server.key_exchanges import KeyExchanges
 from transferapi.shell.words import MAX_LINE
 
 
@@ -79,6 +81,67 @@ def test_where_there_are_too_many_the_network_with_most_of_them_gives_way(clock:
     assert arrive(admitted, "newcomer", ended) is not None
     assert ended == ["loud"]
     assert admitted.strangers == 3
+
+
+class Crowd:
+    """Clients that wait for their key exchanges, each in a thread; those that had a turn are in `served`."""
+
+    def __init__(self, clock: Clock, **bounds: float) -> None:
+        self.exchanges = KeyExchanges(ShellBounds(**bounds), clock)  # type: ignore[arg-type]
+        self.served: list[str] = []
+        self.wanted = True
+        self.refused = 0
+        self._threads: list[threading.Thread] = []
+
+    def come(self, network: str) -> None:
+        self._threads.append(threading.Thread(target=self._wait, args=(network,), daemon=True))
+        self._threads[-1].start()
+        eventually(lambda: self.waiting + len(self.served) + self.refused == len(self._threads))
+
+    @property
+    def waiting(self) -> int:
+        return sum(map(len, self.exchanges._waiting.values()))
+
+    def has_served(self, number: int) -> bool:
+        return len(self.served) == number
+
+    def _wait(self, network: str) -> None:
+        if self.exchanges.wait(network, lambda: self.wanted):
+            self.served.append(network)
+        else:
+            self.refused += 1
+
+    def end(self) -> None:
+        self.wanted = False
+        for thread in self._threads:
+            thread.join(30)
+
+
+def test_key_exchanges_of_strangers_are_so_many_in_a_second(clock: Clock) -> None:
+    crowd = Crowd(clock, key_exchanges=2, key_exchanges_per_second=10.0)
+    for number in range(9):
+        crowd.come(f"network {number}")
+    assert (len(crowd.served), crowd.waiting) == (2, 7)
+    for number in range(3, 6):
+        clock.now += 0.1001
+        eventually(partial(crowd.has_served, number))
+    assert crowd.waiting == 4
+    crowd.end()
+    assert (crowd.refused, crowd.waiting) == (4, 0)
+    clock.now += 10.0
+    assert crowd.exchanges.wait("network", lambda: True)
+
+
+def test_key_exchanges_take_turns_between_networks(clock: Clock) -> None:
+    crowd = Crowd(clock, key_exchanges=1, key_exchanges_per_second=10.0)
+    for _ in range(12):
+        crowd.come("loud")
+    crowd.come("quiet")
+    for number in (2, 3):
+        clock.now += 0.1001
+        eventually(partial(crowd.has_served, number))
+    assert "quiet" in crowd.served
+    crowd.end()
 
 
 def test_a_network_that_fails_to_sign_in_is_slowed_down_and_others_are_not(clock: Clock) -> None:

@@ -57,7 +57,7 @@ def errors(model: Model, held_out: Sequence[Past]) -> float:
 
 @pytest.mark.parametrize("law", [sum_of_parts, the_slower_of_two, small_windows])
 @pytest.mark.parametrize("count", [40, 200])
-def test_what_was_not_seen_is_foretold_within_a_tenth(law: Law, count: int) -> None:
+def test_what_was_not_seen_is_forecast_within_a_tenth(law: Law, count: int) -> None:
     off = [errors(Model(world(law, count, seed=seed)), world(law, 40, seed=seed + 100)) for seed in range(5)]
     assert fmean(off) < (0.12 if law is the_slower_of_two else 0.1)
 
@@ -148,7 +148,7 @@ def during(model: Model, law: Law, whole: ForecastWork, share: float) -> tuple[F
     return model.rest(done, left, seconds), total - seconds
 
 
-def test_a_task_that_goes_as_others_did_is_foretold_to_its_end() -> None:
+def test_a_task_that_goes_as_others_did_is_forecast_to_its_end() -> None:
     model = Model(world(sum_of_parts, 60))
     for share in (0.1, 0.5, 0.9):
         found, truth = during(model, sum_of_parts, ForecastWork(200, 4 * GB), share)
@@ -243,7 +243,7 @@ def test_runs_that_are_all_alike_or_odd_give_a_range_in_order(past: list[Past], 
     assert_in_order(Model(past).whole(work))
 
 
-def test_what_has_always_been_so_is_foretold_as_it_was() -> None:
+def test_what_has_always_been_so_is_forecast_as_it_was() -> None:
     found = Model([run(10, GB, 20.0)] * 30).whole(ForecastWork(10, GB))
     assert found.expected == pytest.approx(20, rel=0.05)
     assert found.low > 18

@@ -48,7 +48,7 @@ def loop() -> Iterator[Loop]:
     thread.start()
     yield made, thread
     made.call_soon_threadsafe(made.stop)
-    thread.join(10)
+    thread.join(60)
     made.close()
 
 
@@ -82,13 +82,13 @@ def test_the_server_whose_session_holds_the_loop_is_named_and_put_off(
         servers = watched(loop, session)
     assert is_put_off(servers, "192.0.2.1", 22)
     assert not is_put_off(servers, "192.0.2.1", 23)
-    assert session.aborted.wait(10)
+    assert session.aborted.wait(60)
     [line] = [record.getMessage() for record in caplog.records]
     assert "stood still" in line
     assert "192.0.2.1 port 22" in line
 
 
-def test_a_loop_whose_thread_waits_is_told_and_no_server_is_put_off(
+def test_a_loop_whose_thread_waits_is_reported_and_no_server_is_put_off(
     loop: Loop, caplog: pytest.LogCaptureFixture
 ) -> None:
     session = Session(("192.0.2.1", 22))
@@ -99,7 +99,7 @@ def test_a_loop_whose_thread_waits_is_told_and_no_server_is_put_off(
     assert "stood still" in caplog.text
 
 
-def test_code_that_belongs_to_no_server_is_told_alone(loop: Loop, caplog: pytest.LogCaptureFixture) -> None:
+def test_code_that_belongs_to_no_server_is_reported_alone(loop: Loop, caplog: pytest.LogCaptureFixture) -> None:
     session = Session(None)
     with caplog.at_level(logging.WARNING):
         watched(loop, session)
@@ -111,3 +111,28 @@ def test_a_loop_that_answers_is_left_alone(loop: Loop, caplog: pytest.LogCapture
     with caplog.at_level(logging.WARNING):
         LoopWatch(loop[0], loop[1], PutOffServers()).look()
     assert caplog.text == ""
+
+
+class Seconds:
+    """In place of the event that stops a watch: so many pauses, and then the end."""
+
+    def __init__(self, pauses: int) -> None:
+        self._left = pauses
+
+    def wait(self, seconds: float) -> bool:
+        assert seconds == loop_watch.PAUSE
+        self._left -= 1
+        return self._left < 0
+
+
+@pytest.mark.parametrize(("begins_at", "looks"), [(0, 10), (11, 2), (7, 5)])
+def test_a_loop_without_work_is_looked_at_less_often_until_its_work_begins(
+    loop: Loop, monkeypatch: pytest.MonkeyPatch, begins_at: int, looks: int
+) -> None:
+    seen: list[int] = []
+    pauses = iter(range(1, 20))
+    watch = LoopWatch(loop[0], loop[1], PutOffServers(), has_work=lambda: next(pauses) >= begins_at)
+    monkeypatch.setattr(watch, "look", lambda: seen.append(1))
+    monkeypatch.setattr(watch, "_stopped", Seconds(10))
+    watch._run()
+    assert len(seen) == looks

@@ -121,7 +121,7 @@ def test_sessions_with_other_fences_are_never_mixed() -> None:
     assert doors[1] == Rules(access(("/a/", False))).access_guard.session_key(SessionKey(ADDRESS, "key"))
 
 
-def test_faults_do_not_tell_where_the_folder_lies() -> None:
+def test_faults_do_not_reveal_where_the_folder_lies() -> None:
     access_guard = Rules(access(("/", False))).access_guard
     fault = access_guard.for_user(Fault(Kind.FILE_NOT_FOUND, raw="550 /srv/shared/a: no such file; /srv/shared"))
     assert (fault.raw, fault.side) == ("550 /a: no such file; /", Side.SOURCE)
@@ -130,13 +130,13 @@ def test_faults_do_not_tell_where_the_folder_lies() -> None:
     assert access_guard.for_user(Fault(Kind.FILE_NOT_FOUND, raw="/home/alice/shared/x")).raw == "/x"
 
 
-def test_a_refused_login_tells_nothing_of_the_owners_credential() -> None:
+def test_a_refused_login_reveals_nothing_of_the_owners_credential() -> None:
     access_guard = Rules(access(("/", False))).access_guard
     assert access_guard.for_user(Fault(Kind.AUTH, raw="530 Could not map /O=Grid/CN=Alice")).raw == ""
 
 
 @pytest.mark.parametrize("foreign", [True, False])
-def test_what_a_server_says_of_the_folder_of_a_rule_is_told_to_the_owner_alone(foreign: bool) -> None:
+def test_what_a_server_says_of_the_folder_of_a_rule_is_shown_to_the_owner_alone(foreign: bool) -> None:
     class Failing:
         tells_links = resolves_links = True
 

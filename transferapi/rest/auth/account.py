@@ -40,7 +40,7 @@ class AccountView(View):
 
 
 class WaysInView(AccountView):
-    """A list of ways to sign in, to which a POST adds one."""
+    """A list of ways to sign in, or of accounts, to which a POST adds one after a recent sign-in only."""
 
     def get_permissions(self) -> list[Any]:
         return [*super().get_permissions(), *([RecentSignIn()] if self.request.method == "POST" else [])]

@@ -13,7 +13,7 @@ from django.views.decorators.debug import sensitive_variables
 from django.views.decorators.http import require_GET
 
 from identity.issuers.oauth import MAX_ANSWER_TEXT
-from identity.issuers.oauth_errors import BadAnswerError, OAuthError, OAuthRefusedError
+from identity.issuers.oauth_errors import BAD_ANSWER, OAuthError, OAuthRefusedError
 
 #: The page shows only these parts of a query: the rest may be anything.
 _SHOWN = ("code", "state", "iss")
@@ -33,7 +33,7 @@ def oauth_callback(request: HttpRequest, place: str | None = None) -> HttpRespon
     try:
         line = _line(request, place)
     except OAuthError as error:
-        return _page("Not activated", error.reason, "", 400)
+        return _page("Not activated", error.message, "", 400)
     text = "Copy this line, and give it to the activation that you began. It serves once, and for a few minutes."
     return _page("One more step", text, f"<pre>{escape(line)}</pre>", 200)
 
@@ -45,7 +45,7 @@ def _line(request: HttpRequest, place: str | None) -> str:
     if "error" in query:
         raise OAuthRefusedError(query["error"])
     if any(len(query.getlist(name)) > 1 for name in _SHOWN) or not query.get("code"):
-        raise BadAnswerError
+        raise OAuthError(BAD_ANSWER)
     chosen = query.copy()
     for name in list(chosen):
         if name not in _SHOWN:
@@ -54,7 +54,7 @@ def _line(request: HttpRequest, place: str | None) -> str:
         chosen["place"] = place
     line = chosen.urlencode()
     if len(line) > MAX_ANSWER_TEXT:
-        raise BadAnswerError
+        raise OAuthError(BAD_ANSWER)
     return line
 
 

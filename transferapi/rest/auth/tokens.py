@@ -17,17 +17,11 @@ from django.views.decorators.debug import sensitive_variables
 from django.views.decorators.http import require_POST
 from oauth2_provider.models import Application
 
-from identity.provider import clients, introspection, issue, server
+from endpoints.error_meanings import ApiError, RequestTooLarge, TooManyRequests
+from identity.provider import clients, issue, server
 from identity.provider.server import TokenResponse
 from transferapi.rest.http import rate_limit
-from transferapi.rest.http.errors import (
-    ApiError,
-    BadRequest,
-    RequestTooLarge,
-    TooManyRequests,
-    UnsupportedMediaType,
-    request_id,
-)
+from transferapi.rest.http.errors import BadRequest, UnsupportedMediaType, request_id
 from transferapi.rest.http.trusted_proxies import address_of
 
 log = logging.getLogger(__name__)
@@ -126,7 +120,7 @@ def introspect(fields: dict[str, str], application: Application) -> TokenRespons
     if "token" not in fields:
         return _NO_TOKEN
     include = {word.strip() for word in fields.get("include", "").split(",")}
-    return TokenResponse(200, introspection.describe(fields["token"], application, include))
+    return TokenResponse(200, server.describe(fields["token"], application, include))
 
 
 @_of_client
@@ -134,7 +128,7 @@ def validate(fields: dict[str, str], application: Application) -> TokenResponse:
     """POST /v2/oauth2/token/validate: whether a token is still good, a refresh token too."""
     if "token" not in fields:
         return _NO_TOKEN
-    return TokenResponse(200, {"active": introspection.is_active(fields["token"], application)})
+    return TokenResponse(200, {"active": server.is_active(fields["token"], application)})
 
 
 #: The longest forms of OAuth2 hold some tokens and scopes.

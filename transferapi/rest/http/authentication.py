@@ -158,7 +158,7 @@ class SessionProof(Middleware):
 
 
 def of_session(request: HttpRequest) -> SignInProof | None:
-    """None: nobody is signed in."""
+    """None if nobody is signed in."""
     user = request.user
     if not isinstance(user, User):
         return None

@@ -55,17 +55,10 @@ class View(APIView):
         except exceptions.AuthenticationFailed:
             self._count(request, None)
             raise
-        belongs_to = request._request.META.get("waybill.belongs_to")
-        if belongs_to and isinstance(request.user, User):
-            # The web server bounds by user what it holds for clients (deploy/web/worker.py).
-            belongs_to(request.user.pk)
         self._count(request, request.user)
 
     def _count(self, request: Request, user: Any) -> None:
         """Raises TooManyRequests."""
-        # The web server calls the application again, with a long body that it asked for (deploy/web/worker.py).
-        if request._request.META.get("waybill.again"):
-            return
         self._taken = rate_limit.take(user and user.pk, address_of(request._request), self.cost)
         rate_limit.check(self._taken)
 

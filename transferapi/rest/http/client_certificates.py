@@ -2,7 +2,8 @@
 
 A front server reports it by X-SSL-Client-Verify and X-SSL-Client-S-DN (nginx: `$ssl_client_verify`,
 `$ssl_client_s_dn`). These headers count only with WAYBILL_FRONT_SECRET (`trusted_proxies`). Where gunicorn ends TLS,
-the whole chain is there and is verified as the chains of endpoints are, so that proxies are accepted too.
+the whole chain is there and is judged as the credentials of endpoints are, so that full proxies are accepted too, and
+limited ones, which file servers get, are not.
 """
 
 from __future__ import annotations
@@ -61,5 +62,5 @@ def _shown(request: HttpRequest) -> str | None:
     chain = peer_chain(tls)
     if not chain:
         return None
-    end_entity = activation.trust().verify(chain, now=datetime.now(UTC))
+    end_entity = activation.trust().admit_chain(chain, now=datetime.now(UTC))
     return normalized_slash_name(slash_name(end_entity.subject))

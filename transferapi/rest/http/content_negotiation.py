@@ -11,8 +11,9 @@ from rest_framework.parsers import BaseParser
 from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 
+from endpoints.error_meanings import RequestTooLarge
+
 from . import json_documents, xml_documents
-from .errors import RequestTooLarge
 from .parsing import MAX_VALUES, body
 
 

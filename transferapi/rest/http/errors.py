@@ -1,18 +1,14 @@
 """Every error of the API (4xx, 5xx) is one document, with a code that a program can act on (Transfer API v0.10).
 
-This module chooses the status, code and message of every error: views and services raise, `handle` answers. Errors of
-the domain (`identity.error_categories`) are reported by their category. Errors of requests, before the domain sees
-them, are ApiErrors:
+Views and services raise, `handle` answers. Status, code and message are those of `endpoints.error_meanings`. Errors of
+requests, before the domain sees them, are ApiErrors:
 
 ApiError(status, code, message)
     BadRequest            the document or a parameter is wrong; the message names the field
     NotFound              the named thing does not exist, or the user may not see it
     ConsentRequired       the token lacks a scope; the answer names it
-    RequestTooLarge       the body or the document is longer than allowed
     MethodNotAllowed      the resource has other methods; the message names them
     UnsupportedMediaType  the body has another Content-Type than the route reads
-    TooManyRequests       fair use: the answer says after how many seconds the client may try again
-    Unavailable           the service is too busy at present
 """
 
 from __future__ import annotations
@@ -24,53 +20,12 @@ from collections.abc import Iterable
 from typing import Any
 from urllib.parse import quote
 
-from django.core.exceptions import SuspiciousOperation
-from django.db import InterfaceError, OperationalError
-from django.http import Http404, UnreadablePostError
-from redis.exceptions import RedisError
 from rest_framework import exceptions
 from rest_framework.response import Response
 
-from endpoints.addresses.gate import LookupFailedError, TargetRefusedError
-from endpoints.connect.errors import AgentRefusedError, SetupKeyError
-from endpoints.errors import (
-    BookmarkNotFoundError,
-    CredentialRefusedError,
-    DelegationUnknownError,
-    EndpointDeletedError,
-    EndpointNotFoundError,
-    FieldNotSupportedError,
-    FileTooLargeError,
-    NoFileError,
-    NotActivatedError,
-    OperationPausedError,
-    PathNotPermittedError,
-    StepUpRequiredError,
-    SymlinkRefusedError,
-    UploadBusyError,
-    UploadOffsetError,
-)
-from endpoints.gridftp.faults import Fault, FaultError, Kind
-from endpoints.registry import canonical_name
-from endpoints.sharing.confinement import LeadsOutError
-from identity.certificate_subjects import SubjectNotProvenError
-from identity.error_categories import CategorizedError, Category, flaw_of
-from identity.gsi.errors import UntrustedError
-from identity.gsi.name_parsing import BadNameError
-from identity.issuers.myproxy import MyProxyError
-from identity.issuers.oauth_errors import OAuthError
-from identity.vault.errors import CredentialUnusableError, SecretTooLargeError, VaultKeyNotConfiguredError
-from transferapi.outages.connection_limits import SQLSTATE, is_full
-from transferapi.tasks.errors import (
-    NoCredentialError,
-    NothingToConfirmError,
-    OwnerNotFoundError,
-    RequestError,
-    TaskCompleteError,
-    TaskNotCompleteError,
-)
-from transferapi.tasks.options import NOT_SUPPORTED
-from transferapi.timers.errors import TimerEndedError, TimerHeldError
+from endpoints import error_meanings
+from endpoints.error_meanings import ApiError
+from endpoints.errors import EndpointNotFoundError, StepUpRequiredError
 
 log = logging.getLogger(__name__)
 
@@ -79,16 +34,6 @@ TOKEN_HEADER = "the header Authorization: Bearer TOKEN"  # noqa: S105 - no token
 
 #: The oldest clients recognize an error by this header alone.
 ERROR_HEADER = "X-Transfer-API-Error"
-
-
-class ApiError(Exception):
-    """An error with its status and code."""
-
-    def __init__(self, status: int, code: str, message: str) -> None:
-        super().__init__(status, code, message)
-        self.status = status
-        self.code = code
-        self.message = message
 
 
 class BadRequest(ApiError):  # noqa: N818 - named as on the wire
@@ -109,11 +54,6 @@ class ConsentRequired(ApiError):  # noqa: N818
         self.scope = scope
 
 
-class RequestTooLarge(ApiError):  # noqa: N818
-    def __init__(self, message: str) -> None:
-        super().__init__(413, "ClientError.RequestTooLarge", message)
-
-
 class UnsupportedMediaType(ApiError):  # noqa: N818
     def __init__(self, message: str) -> None:
         super().__init__(415, "ClientError.UnsupportedMediaType", message)
@@ -126,19 +66,6 @@ class MethodNotAllowed(ApiError):  # noqa: N818
         names = [name for name in allowed if name not in ("HEAD", "OPTIONS")]
         message = f"{method} is not possible here; this resource has {', '.join(names)}"
         super().__init__(405, "ClientError.MethodNotAllowed", message)
-
-
-class TooManyRequests(ApiError):  # noqa: N818
-    """retry_after: seconds."""
-
-    def __init__(self, message: str, retry_after: int) -> None:
-        super().__init__(429, "ClientError.TooManyRequests", message)
-        self.retry_after = retry_after
-
-
-class Unavailable(ApiError):  # noqa: N818
-    def __init__(self, message: str) -> None:
-        super().__init__(503, "ServiceUnavailable", message)
 
 
 def request_id(request: Any) -> str:
@@ -162,105 +89,6 @@ def resource(request: Any) -> str:
 
 def document(request: Any, code: str, message: str) -> dict[str, str]:
     return {"code": code, "message": message, "request_id": request_id(request), "resource": resource(request)}
-
-
-#: Status and code of an error of the domain, by its category.
-_CATEGORIES: dict[Category, tuple[int, str]] = {
-    Category.INVALID: (400, "ClientError.BadRequest"),
-    Category.PERMISSION_DENIED: (403, "PermissionDenied"),
-    Category.NOT_FOUND: (404, "ClientError.NotFound"),
-    Category.EXISTS: (409, "Exists"),
-    Category.CONFLICT: (409, "Conflict"),
-    Category.LIMIT_EXCEEDED: (409, "ClientError.LimitExceeded"),
-    Category.TOO_MANY_REQUESTS: (429, "ClientError.TooManyRequests"),
-    Category.INTERNAL: (500, "InternalError"),
-    # A status after which clients do not try again.
-    Category.NOT_CONFIGURED: (501, "ServiceError.NotConfigured"),
-    Category.EXTERNAL: (502, "ExternalError"),
-}
-
-#: Codes of errors that do not have the code of their category; the status is that of the category. Formats of
-#: `str.format` with the error and its name for programs. The first row that fits counts.
-_CODES: dict[type[CategorizedError], str] = {
-    EndpointNotFoundError: "EndpointNotFound",
-    EndpointDeletedError: "EndpointDeleted",
-    BookmarkNotFoundError: "BookmarkNotFound",
-    OwnerNotFoundError: "UserNotFound",
-    FieldNotSupportedError: NOT_SUPPORTED,
-    RequestError: "{error.code}",
-    StepUpRequiredError: "AuthorizationRequired",
-    PathNotPermittedError: "EndpointPermissionDenied",
-    SymlinkRefusedError: "EndpointPermissionDenied",
-    FileTooLargeError: "ClientError.FileTooLarge",
-    NoFileError: "ClientError.NotAFile",
-    UploadOffsetError: "UploadOffset",
-    UploadBusyError: "UploadBusy",
-    SubjectNotProvenError: "ClientError.SubjectNotProven",
-    TaskNotCompleteError: "TaskNotComplete",
-    TaskCompleteError: "TaskComplete",
-    NothingToConfirmError: "NothingToConfirm",
-    TimerEndedError: "TimerEnded",
-    TimerHeldError: "TimerHeld",
-    NoCredentialError: "NoCredException",
-    NotActivatedError: "ClientError.ActivationRequired",
-    CredentialUnusableError: "ClientError.ActivationRequired.{flaw}",
-    DelegationUnknownError: "ClientError.ActivationExpired",
-    CredentialRefusedError: "ClientError.CredentialRefused.{error.flaw}",
-    SecretTooLargeError: "ClientError.CredentialRefused.TooLarge",
-    VaultKeyNotConfiguredError: "ServiceError.VaultKeyNotConfigured",
-    MyProxyError: "ExternalError.MyProxy.{flaw}",
-    OAuthError: "ExternalError.OAuth.{flaw}",
-    SetupKeyError: "ClientError.{flaw}",
-    AgentRefusedError: "ClientError.AgentRefused.{error.code}",
-    LookupFailedError: "ExternalError.LookupFailed",
-    TargetRefusedError: "ExternalError.ConnectFailed",
-}
-
-#: PostgreSQL or Redis is away or has too much to do; and the text for users.
-AWAY = (InterfaceError, OperationalError, RedisError)
-BUSY = "The service is busy or restarts; try again"
-#: The same where PostgreSQL allows no further connection: an operator has something to change.
-NO_CONNECTION = (
-    f"The service has no free connection to its database (SQLSTATE {SQLSTATE}); try again, or inform its operator"
-)
-_CERTIFICATE = "The client certificate is not accepted: {error.reason}"
-#: Errors without a category: status, code and message.
-_OTHERS: dict[tuple[type[Exception], ...], tuple[int, str, str]] = {
-    (UntrustedError, BadNameError): (400, "ClientError.BadRequest", _CERTIFICATE),
-    # Raised by Django, for example for more query parameters than it reads.
-    (SuspiciousOperation,): (400, "ClientError.BadRequest", "The request is malformed"),
-    (UnreadablePostError,): (400, "ClientError.BadRequest", "The request ended before its body did"),
-    # Raised by DRF for a `format` that does not exist.
-    (Http404,): (404, "ClientError.NotFound", "There is no such resource in this API"),
-    AWAY: (503, "ServiceUnavailable", BUSY),
-}
-
-#: The names of operations in codes, by the flag of the pause rule that stops them.
-_OPERATIONS = {
-    "pause_ls": "DirListingFailed",
-    "pause_mkdir": "MkdirFailed",
-    "pause_rename": "RenameFailed",
-    "pause_symlink": "SymlinkFailed",
-    "pause_task_transfer_read": "DownloadFailed",
-    "pause_task_transfer_write": "UploadFailed",
-}
-
-
-def _categorized(error: CategorizedError, category: Category) -> tuple[int, str, str]:
-    status, code = _CATEGORIES[category]
-    if isinstance(error, OperationPausedError):
-        return status, *_paused(error)
-    template = next((own for kind, own in _CODES.items() if isinstance(error, kind)), code)
-    flaw = flaw_of(error).removeprefix("MyProxy").removeprefix("OAuth")
-    return status, template.format(error=error, flaw=flaw), _shown(error.message)
-
-
-def _paused(error: OperationPausedError) -> tuple[str, str]:
-    """Code and message. The endpoint has not failed, and a client that tries again has no success: it sees the code."""
-    name = canonical_name(error.endpoint)
-    lines = [f"Endpoint: {name} ({error.endpoint.pk})", f"Message: {error.message}"]
-    lines += ["---", *(f"Details: {message}" for message in error.messages)] if error.messages else []
-    return f"ExternalError.{_OPERATIONS[error.operation]}.GCPaused", _shown("\n".join(lines))
 
 
 _STATUS_CODES = {
@@ -346,81 +174,10 @@ def headers_of(error: Exception, status: int) -> dict[str, str]:
 
 
 def meaning(error: Exception, request_name: str) -> tuple[int, str, str]:
-    """Status, code and message. request_name: by it an operator finds the request in the logs."""
-    if isinstance(error, ApiError):
-        return error.status, error.code, error.message
-    if isinstance(error, CategorizedError) and error.category is not None:
-        return _categorized(error, error.category)
-    for kinds, (status, code, template) in _OTHERS.items():
-        if isinstance(error, kinds):
-            return status, code, NO_CONNECTION if is_full(error) else template.format(error=error)
-    if isinstance(error, FaultError):
-        return 502, "ExternalError", _shown(error.fault.advice or error.fault.kind)
+    """Status, code and message, as `endpoints.error_meanings.meaning`; and those of errors of the framework."""
     if isinstance(error, exceptions.NotAuthenticated):
         return 401, _STATUS_CODES[401], f"You are not signed in. Send {TOKEN_HEADER}"
     if isinstance(error, exceptions.APIException):
         code = _STATUS_CODES.get(error.status_code, "ClientError")
         return error.status_code, code, _ADVICE.get(error.status_code, str(error.detail))
-    return 500, "InternalError", f"The service failed; give its operator this request id: {request_name}"
-
-
-#: The last part of the code, after `ExternalError.DirListingFailed` or another family, by the kind of the fault.
-_SUFFIXES: dict[Kind, str] = {
-    Kind.AGENT_AWAY: ".NotConnected",
-    Kind.AGENT_PAUSED: ".Paused",
-    Kind.PERMISSION_DENIED: ".PermissionDenied",
-    Kind.NOT_A_DIRECTORY: ".NotDirectory",
-    Kind.IS_A_DIRECTORY: ".IsDirectory",
-    Kind.PATH_EXISTS: ".Exists",
-    Kind.AUTH: ".LoginFailed",
-    Kind.NO_CREDENTIALS: ".LoginFailed",
-    Kind.GSI_DN_MISMATCH: ".ServerMismatch",
-    Kind.HOST_KEY_CHANGED: ".ServerMismatch",
-    Kind.INVALID_SERVICE_CREDENTIAL: ".ServerNotTrusted",
-    Kind.CONNECT_FAILED: ".ConnectFailed",
-    Kind.TIMEOUT: ".Timeout",
-    Kind.LIMIT_EXCEEDED: ".SizeLimit",
-    Kind.UNSUPPORTED: ".Unsupported",
-    Kind.NO_SPACE_LEFT: ".NoSpaceLeft",
-    Kind.QUOTA_EXCEEDED: ".QuotaExceeded",
-}
-#: Faults with their own status, code and first words of the message, by the operation.
-_SPECIAL: dict[tuple[str, Kind], tuple[int, str, str]] = {
-    ("StatFailed", Kind.FILE_NOT_FOUND): (404, "NotFound", "Path not found, "),
-    ("StatFailed", Kind.PERMISSION_DENIED): (403, "EndpointPermissionDenied", "Denied by endpoint, "),
-}
-
-
-def endpoint_error(error: FaultError, family: str, endpoint: str, servers: str) -> ApiError:
-    """The answer for a fault of an endpoint.
-
-    family: a key of `_WORDS`. Clients do not try again after a
-    code with "ExternalError" in it; the service has tried again already.
-    """
-    fault = error.fault
-    message = _endpoint_message(fault, family, endpoint, servers)
-    if isinstance(error, LeadsOutError):
-        return ApiError(403, "EndpointPermissionDenied", message)
-    if special := _SPECIAL.get((family, fault.kind)):
-        status, code, prefix = special
-        return ApiError(status, code, prefix + message)
-    if fault.kind is Kind.FILE_NOT_FOUND:
-        return ApiError(404, "ClientError.NotFound", message)
-    if fault.kind is Kind.INVALID_PATH_NAME:
-        return ApiError(400, "ClientError.BadRequest", message)
-    return ApiError(502, f"ExternalError.{family}{_SUFFIXES.get(fault.kind, '')}", message)
-
-
-def _endpoint_message(fault: Fault, family: str, endpoint: str, servers: str) -> str:
-    """Several lines, as the Globus Transfer API has them; scripts read them."""
-    word = "list" if family == "DirListingFailed" else family.removesuffix("Failed").lower()
-    lines = [f"Error ({word})", f"Endpoint: {endpoint}", f"Server: {servers}"]
-    lines.append(f"Message: {fault.advice or fault.kind}")
-    if fault.raw:
-        lines += ["---", f"Details: {fault.raw}"]
-    return _shown("\n".join(lines))
-
-
-def _shown(text: object) -> str:
-    """Text that any JSON parser accepts: escapes stand for octets that are not UTF-8."""
-    return str(text).encode("utf-8", "backslashreplace").decode()[:4000]
+    return error_meanings.meaning(error, request_name)

@@ -1,8 +1,8 @@
 """Reads a JSON document with a long list of items in bounded memory, whatever the document holds.
 
-The body goes to a file first, so that a slow client delays nobody. Then the document is parsed piece by piece. Of each
-item only the known fields are kept; the rest of the document is bounded as any other document. Numbers:
-docs/security.md.
+The body goes to a file first, so that a slow client does not delay other large bodies. Then the document is parsed
+piece by piece. Of each item only the known fields are kept; the rest of the document is bounded as any other document.
+Numbers: docs/security.md.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from typing import IO, Any, NoReturn
 from django.conf import settings
 from rest_framework.exceptions import ParseError
 
+from endpoints.error_meanings import RequestTooLarge, TooManyRequests, Unavailable
 from transferapi.tasks import request_rules
 
-from .errors import BadRequest, RequestTooLarge, TooManyRequests, Unavailable
+from .errors import BadRequest
 
 #: Octets parsed at once (no other thread runs meanwhile); the most characters of one item, and of all that is no item.
 PIECE, MAX_ITEM, MAX_REST = 1 << 16, 1 << 18, 1 << 20

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import IO, Any, NoReturn, overload
 from urllib.parse import parse_qsl
@@ -19,11 +20,17 @@ from rest_framework.exceptions import ParseError
 from rest_framework.parsers import BaseParser
 from rest_framework.request import Request
 
+from endpoints.concurrency_limits import BODIES, RequestSlot
+from endpoints.error_meanings import RequestTooLarge
+from identity.models import User
+
 from . import long_bodies
-from .errors import BadRequest, RequestTooLarge
+from .errors import BadRequest
 
 #: Octets in the body of a request, but for lists of items (`settings.LIMITS.submission`).
 MAX_BODY = 1 << 20
+#: Octets of a body that any client may send without a place among those that are read at a time (`receiving`).
+SHORT_BODY = 64 << 10
 #: Values in a document, counted by what stands before or between them: each takes up to 250 octets.
 MAX_VALUES = 100_000
 
@@ -51,9 +58,23 @@ def longest_body(view: Any) -> int:
 def body(stream: IO[bytes], parser_context: Any) -> bytes:
     """All of a body. Raises ApiError, as `announced` and `LargeBodies.wait_for_turn`."""
     length = announced(parser_context)
-    data = stream.read(length)
+    with receiving(getattr((parser_context or {}).get("view"), "user", None), length):
+        data = stream.read(length)
     wait_for_turn(parser_context, length)
     return data
+
+
+@contextmanager
+def receiving(user: object, length: int) -> Iterator[None]:
+    """Around the reading of a body: a slow client holds a thread, so one user may send a few longer ones at a time.
+
+    Raises TooManyWaitingError at once where there are too many.
+    """
+    if length > SHORT_BODY and isinstance(user, User):
+        with RequestSlot(user.pk, BODIES):
+            yield
+    else:
+        yield
 
 
 def wait_for_turn(parser_context: Any, length: int) -> None:
@@ -89,7 +110,9 @@ class ItemsParser(BaseParser):
 
     def parse(self, stream: IO[bytes], media_type: str | None = None, parser_context: Any = None) -> Any:
         length = announced(parser_context, settings.LIMITS.submission)
-        with long_bodies.spooled(stream, length) as file:
+        with receiving(parser_context["view"].user, length):
+            spooled = long_bodies.spooled(stream, length)
+        with spooled as file:
             wait_for_turn(parser_context, length)
             return long_bodies.read(file)
 
@@ -202,7 +225,7 @@ def part(document: Document, name: str, *data_types: str) -> Document:
 
 
 def parse_moment(text: str) -> datetime | None:
-    """ISO 8601, or with a blank for the T, or a date alone; UTC when no zone is said. None: it is no time."""
+    """ISO 8601, or with a blank for the T, or a date alone; UTC when no zone is said. None if it is no time."""
     try:
         moment = datetime.fromisoformat(text.strip())
         return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)

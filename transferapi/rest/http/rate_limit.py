@@ -17,10 +17,9 @@ import redis
 from django.conf import settings
 from redis.commands.core import Script
 
+from endpoints.error_meanings import TooManyRequests
 from identity.networks import network_of
 from transferapi.outages import redis_link
-
-from .errors import TooManyRequests
 
 #: Seconds of the rate that a bucket holds: the limit is an average over this time.
 SPAN = 10

@@ -23,7 +23,7 @@ from transferapi.rest.middleware import Middleware
 
 from .errors import set_request_id
 
-#: nginx has 32 hexadecimal digits, Caddy a UUID.
+#: nginx has 32 hexadecimal digits, HAProxy a UUID.
 _REQUEST_ID = re.compile(r"[A-Za-z0-9_-]{8,64}", re.ASCII)
 _SECRET = "HTTP_X_WAYBILL_FRONT_SECRET"  # noqa: S105 - the name of a header
 #: A key of the environment of a request. No header can have this name.

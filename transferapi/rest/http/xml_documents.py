@@ -10,7 +10,7 @@ the text of an element that has them is escaped as in JSON (\\u0001, \\udcff, \\
 `escaped="true"`.
 
 expat reads documents, to a bounded depth, and refuses DTDs, entities and processing instructions. Why this does not use
-defusedxml: docs/decisions/0030-documents.md.
+defusedxml: docs/decisions/rest-documents.md.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from cryptography import x509
 
 #: Octets of the file that are read.
 MAX_FILE_OCTETS = 1 << 20
-#: By the file's path: its time, and when its certificate ends, in seconds since 1970; None: it holds none.
+#: By the file's path: its time, and when its certificate ends, in seconds since 1970; None if it holds none.
 _known: dict[Path, tuple[int, float | None]] = {}
 
 

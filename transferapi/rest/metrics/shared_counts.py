@@ -1,4 +1,4 @@
-"""Numbers of the web processes of one server, in memory that they share (decision 0063).
+"""Numbers of the web processes of one server, in memory that they share (docs/decisions/metrics-and-traces.md).
 
 The master maps it before it forks. Each process writes to a slot of its own, so no process waits for another, and one
 that is killed spoils nothing. The slot of a dead process is given to the next one, which goes on counting there: sums
@@ -24,8 +24,8 @@ CLASSES = ("1xx", "2xx", "3xx", "4xx", "5xx")
 _CELL = len(BUCKETS) + 2
 #: The first numbers of a slot.
 _ALIVE, _IN_PROGRESS, _STATEMENTS, _STATEMENT_SECONDS, _REDIS, _DISK_FULL = range(6)
-#: After them, answers of the web server without the application, by status; others count as the last.
-REFUSALS = ("401", "411", "413", "431", "503", "other")
+#: After them, requests that were refused by their head alone, by status; others count as the last.
+REFUSALS = ("401", "411", "413", "429", "503", "other")
 _REFUSED = 8
 _HEAD = 16
 _SLOT = _HEAD + MOST_ROUTES * len(CLASSES) * _CELL
@@ -126,7 +126,7 @@ class SharedCounts:
             self._mine[_DISK_FULL] += 1.0
 
     def refused(self, status: str) -> None:
-        """Count an answer without the application."""
+        """Count a request that was refused by its head alone."""
         at = _REFUSED + REFUSALS.index(status if status in REFUSALS else "other")
         with self._lock:
             self._mine[at] += 1.0

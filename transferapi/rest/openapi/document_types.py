@@ -6,7 +6,7 @@ A `Field` of a `ResponseDocument` has a source: the attribute of the row with it
 UUID into its text, a datetime into ISO 8601. A `RequestDocument` reads each field by its type, and names the field in
 errors.
 
-See docs/decisions/0038-documents-declared-once.md.
+See docs/decisions/rest-documents.md.
 """
 
 from __future__ import annotations

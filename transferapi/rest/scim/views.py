@@ -16,11 +16,12 @@ from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.debug import sensitive_variables
 from rest_framework.exceptions import AuthenticationFailed, MethodNotAllowed
 
+from endpoints.error_meanings import ApiError
 from identity import call_origin
 from identity.models import Group, ScimClient
 from identity.scim import clients, groups, users
 from transferapi.rest.http import json_documents, rate_limit
-from transferapi.rest.http.errors import TOKEN_HEADER, ApiError, NotFound, UnsupportedMediaType, headers_of, request_id
+from transferapi.rest.http.errors import TOKEN_HEADER, NotFound, UnsupportedMediaType, headers_of, request_id
 from transferapi.rest.http.parsing import StrictJSONParser
 from transferapi.rest.http.trusted_proxies import address_of
 from transferapi.rest.maintenance import MaintenanceMode
@@ -77,9 +78,7 @@ def _authenticated(request: HttpRequest) -> ScimClient:
     """Raises AuthenticationFailed, TooManyRequests."""
     scheme, _, token = request.headers.get("Authorization", "").partition(" ")
     client = clients.authenticate(token.strip()) if scheme.lower() == "bearer" else None
-    # The web server calls the application again, with a long body that it asked for (deploy/web/worker.py).
-    if not request.META.get("waybill.again"):
-        rate_limit.check(rate_limit.take(client and f"scim:{client.pk}", address_of(request)))
+    rate_limit.check(rate_limit.take(client and f"scim:{client.pk}", address_of(request)))
     if client is None:
         raise AuthenticationFailed(f"Token is not valid. Send {TOKEN_HEADER}")
     return client

@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from endpoints import endpoint_view
+from endpoints import endpoint_view, protocols
 from endpoints import fields as rules
 from endpoints.activation.status import ActivationStatus
 from endpoints.connect.setup_keys import IssuedSetupKey
 from endpoints.endpoint_view import EndpointView
 from endpoints.models import Endpoint, Server
 from endpoints.network_use import CUSTOM, MOST, WORDS, NetworkLimits, limits
+from endpoints.protocols import PROTOCOLS, USUAL, of_scheme
 from endpoints.registry import canonical_name, entity_type, server_uri
-from endpoints.server_spec import PINNED_SCHEMES
 from identity import shown_names as shown_identity
 from identity.models import User
 from transferapi.rest.openapi import types as t
@@ -37,7 +37,8 @@ from transferapi.tasks import queries
 
 from . import filters
 
-_SCHEME = t.one_of("gsiftp", "ftp", "ftpes", "sshftp", "ssh", "sftp")
+_SCHEME = t.one_of(*PROTOCOLS)
+_PINNED = protocols.listed(protocols.schemes(lambda row: row.pinned), "and")
 
 SERVER = ResponseDocument[Server](
     "server",
@@ -49,7 +50,7 @@ SERVER = ResponseDocument[Server](
     Field(
         "subject",
         t.about(
-            "subject of the certificate, where it differs from the host name; ssh, ftpes: fingerprint of the key",
+            f"subject of the certificate, where it differs from the host name; {_PINNED}: fingerprint of the key",
             t.MAYBE_TEXT,
         ),
         lambda row: row.subject or None,
@@ -62,7 +63,7 @@ SERVER = ResponseDocument[Server](
     Field(
         "host_key_confirmed",
         t.about("a person gave or compared the host key in `subject`; null: the server has none", t.MAYBE_FLAG),
-        lambda row: row.host_key_confirmed if row.scheme in PINNED_SCHEMES and row.subject else None,
+        lambda row: row.host_key_confirmed if of_scheme(row.scheme).pinned and row.subject else None,
     ),
     Field("is_connected", t.FLAG, Always(True), True),
     Field("is_paused", t.FLAG, Always(False)),
@@ -80,7 +81,7 @@ SERVER_REQUEST = RequestDocument(
     "server",
     "",
     Field("hostname", t.about("give this or `uri`", t.MAYBE_TEXT)),
-    Field("scheme", t.maybe({**_SCHEME, "default": "gsiftp"})),
+    Field("scheme", t.maybe({**_SCHEME, "default": USUAL})),
     Field("uri", t.about("gsiftp://host:port, in place of hostname, port and scheme", t.MAYBE_TEXT)),
     *optional(*SERVER.pick(["port", "subject"])),
     Field(

@@ -10,10 +10,11 @@ from rest_framework.response import Response
 
 from endpoints import bookmarks, endpoint_view, registry
 from endpoints.connect import setup_keys
-from endpoints.errors import EndpointInvalidError
 from endpoints.permissions import Permission
 from endpoints.program_removal import remove_programs
+from endpoints.protocols import USUAL, of_scheme
 from endpoints.registry import SearchFilters, SearchScope, ServerSpec
+from identity.error_categories import InvalidFieldError
 from transferapi.rest.http.base import View, result
 from transferapi.rest.http.errors import BadRequest, NotFound
 from transferapi.rest.http.parsing import Document, parse_id, query_page
@@ -25,7 +26,7 @@ from . import endpoint_documents
 MAX_SEARCH = 1000
 
 
-def server_spec(document: Document, before: ServerSpec | None = None, usual_scheme: str = "gsiftp") -> ServerSpec:
+def server_spec(document: Document, before: ServerSpec | None = None, usual_scheme: str = USUAL) -> ServerSpec:
     """A server as `hostname`, `port` and `scheme`, or as one `uri`; absent values stay as they were."""
     given = document.text("subject")
     subject = given if given is not None else before.subject if before else ""
@@ -37,7 +38,7 @@ def _confirmed(document: Document, subject: str | None, before: ServerSpec | Non
     if (said := document.flag("host_key_confirmed")) is None:
         return before.confirmed if before and subject in (None, before.subject) else True
     if said and not subject:
-        raise EndpointInvalidError("host_key_confirmed", "Give the host key that you have compared, as `subject`.")
+        raise InvalidFieldError("host_key_confirmed", "Give the host key that you have compared, as `subject`.")
     return said
 
 
@@ -48,7 +49,7 @@ def _address(document: Document, before: ServerSpec | None, usual_scheme: str, s
     scheme = document.text("scheme") or (before.scheme if before else usual_scheme)
     port = document.number("port")
     if port is None:
-        port = before.port if before else registry.DEFAULT_PORTS.get(scheme, 1)
+        port = before.port if before else of_scheme(scheme).port
     hostname = document.text("hostname") if before else document.required_text("hostname")
     return ServerSpec(before.hostname if before and hostname is None else hostname or "", port, scheme, subject)
 

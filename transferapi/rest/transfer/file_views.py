@@ -16,6 +16,7 @@ from django.utils.http import content_disposition_header, http_date
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from endpoints.error_meanings import ApiError
 from endpoints.errors import TargetExistsError
 from endpoints.files import downloads
 from endpoints.files.downloads import Download
@@ -25,7 +26,8 @@ from identity.gsi.printable import readable
 from transferapi.config.limits import MAX_BODY
 from transferapi.rest.http.base import View, result
 from transferapi.rest.http.content_negotiation import FirstRenderer
-from transferapi.rest.http.errors import ApiError, BadRequest
+from transferapi.rest.http.errors import BadRequest
+from transferapi.rest.http.parsing import receiving
 from transferapi.rest.openapi import description
 
 from .operation_views import refused, required_path
@@ -52,7 +54,7 @@ def _upload(request: Request, view: View, endpoint: str) -> Upload:
 class FileView(View):
     content_negotiation_class = FirstRenderer
     parser_classes = ()
-    #: A longer file comes in parts. No body is in memory: the web server has it in a file (deploy/web).
+    #: A longer file comes in parts. No body is in memory.
     max_body = MAX_BODY
 
     @description.download("Read a file, or a part of it")
@@ -75,11 +77,12 @@ class FileView(View):
         part = sent_part(request.headers.get("Content-Range"), length)
         upload.check(part)
         body = request._request
-        # The web server calls this view again when the whole body has arrived (deploy/web): no slot is held meanwhile.
-        first = body.read(min(PIECE, length)) if length else b""
+        # A client that announces a body and sends nothing of it takes no place at the endpoint's servers.
+        with receiving(self.user, length):
+            first = body.read(min(PIECE, length)) if length else b""
         replace = request.headers.get("If-None-Match") != "*"
         try:
-            with refused(self.user, endpoint, "UploadFailed"):
+            with receiving(self.user, length), refused(self.user, endpoint, "UploadFailed"):
                 complete = upload.store(part, _pieces(body, first, length), replace=replace)
         except TargetExistsError as error:
             raise ApiError(412, "Exists", error.message) from None

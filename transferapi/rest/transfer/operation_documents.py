@@ -47,6 +47,8 @@ FILE_LIST = ListDocument(
     Field("rename_supported", t.FLAG, example=True),
     Field("symlink_supported", t.FLAG),
     Field("incomplete", t.about("why entries are missing; null: the listing is complete", t.MAYBE_TEXT)),
+    #: An extension of ours.
+    Field("writable", t.about("whether the access rules let you change what is in the folder", t.FLAG), example=True),
     *LISTED,
     Field("total", t.NUMBER, example=1),
 )
@@ -115,4 +117,5 @@ def folder(found: operations.Listing, asked: str = "") -> dict[str, Any]:
         "rename_supported": True,
         "symlink_supported": found.links,
         "incomplete": found.incomplete or None,
+        "writable": found.writable,
     }

@@ -16,6 +16,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from endpoints import concurrency_limits, endpoint_view, operations
+from endpoints.error_meanings import ApiError, endpoint_error
 from endpoints.files import destination_check
 from endpoints.files.listings import ListingStream
 from endpoints.gridftp.facts import Entry
@@ -26,7 +27,7 @@ from identity.models import User
 from transferapi.rest.http import errors
 from transferapi.rest.http.base import View, result
 from transferapi.rest.http.content_negotiation import FirstRenderer
-from transferapi.rest.http.errors import ApiError, BadRequest, endpoint_error
+from transferapi.rest.http.errors import BadRequest
 from transferapi.rest.http.json_documents import PART, Rows, dumps
 from transferapi.rest.http.long_answers import answered, paced
 from transferapi.rest.http.parsing import query_page, query_paths

@@ -19,10 +19,10 @@ from transferapi.rest.openapi.document_types import (
     each,
     part,
 )
+from transferapi.tasks import standstill
 from transferapi.tasks.forecast.model import Forecast
 from transferapi.tasks.models import Event, File, Task
 from transferapi.tasks.states import FileKind, Phase, Status, TaskType
-from transferapi.tasks.worker import troubles
 
 from .endpoint_documents import shown_name
 from .submission_documents import DEADLINE, FILTER_RULE, LABEL
@@ -226,7 +226,7 @@ TASK = ResponseDocument[Task](
     Field(
         "nice_status_expires_in",
         t.about("seconds to the next try, -1: no such time is known", t.MAYBE_NUMBER),
-        lambda row: None if row.phase == _DONE else troubles.seconds_to_next_try(row, datetime.now(UTC)),
+        lambda row: None if row.phase == _DONE else standstill.seconds_to_next_try(row, datetime.now(UTC)),
         -1,
     ),
     Field(

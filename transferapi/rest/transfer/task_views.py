@@ -11,10 +11,9 @@ from transferapi.rest.http.base import View, result
 from transferapi.rest.http.errors import BadRequest, NotFound
 from transferapi.rest.http.parsing import parse_id, query_limit, query_number, query_page
 from transferapi.rest.openapi import description
-from transferapi.tasks import moves, queries, removal
+from transferapi.tasks import moves, queries, removal, repeat
 from transferapi.tasks.forecast import services as forecasts
 from transferapi.tasks.forecast.model import ForecastWork
-from transferapi.tasks.history import repeat
 from transferapi.tasks.items.retry import NewTask, retry
 from transferapi.tasks.managers import actions
 from transferapi.tasks.worker import deletion_requests
@@ -57,7 +56,7 @@ class TaskDetail(View):
     def get(self, request: Request, task: str) -> Response:
         row = queries.get(self.user, task_id(task))
         fields = request.query_params.get("fields")
-        rest = forecasts.during(row) if not fields or "forecast" in fields else None
+        rest = forecasts.shown(row) if not fields or "forecast" in fields else None
         return Response(filters.pick(task_documents.task(row, rest), fields))
 
     @description.operation("Change the label or the deadline of a task", body="task", answer="result")

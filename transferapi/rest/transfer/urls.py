@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.urls import path
 
 from transferapi.rest import landing
+from transferapi.rest.http.request_bodies import LongBodies
 from transferapi.rest.push import event_streams, mail_preferences, webhooks
 
 from . import activation_views as activation
@@ -23,6 +24,7 @@ M = "endpoint_manager"
 W = "webhook/<str:webhook>"
 
 urlpatterns = [
+    path("long_body", LongBodies.as_view()),
     path("endpoint", endpoints.EndpointCreate.as_view()),
     path("endpoint_search", endpoints.EndpointSearch.as_view()),
     path(E, endpoints.EndpointDetail.as_view()),

@@ -16,10 +16,11 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from endpoints import bookmarks, registry
+from endpoints.error_meanings import ApiError
 from endpoints.permissions import Permission
 from transferapi.rest.http.base import View
 from transferapi.rest.http.content_negotiation import FirstRenderer, LeanJSONRenderer
-from transferapi.rest.http.errors import ApiError, request_id
+from transferapi.rest.http.errors import request_id
 from transferapi.rest.http.parsing import Document, StrictJSONParser, part
 from transferapi.rest.openapi import description
 

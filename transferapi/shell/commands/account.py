@@ -15,13 +15,12 @@ from identity.provider.identities import Identity
 from transferapi.rest.auth import account_documents, documents
 from transferapi.rest.auth.documents import ShownUser
 from transferapi.rest.transfer import VERSION
-from transferapi.shell.answers import show
-from transferapi.shell.command import Heading, command, operands
+from transferapi.shell.command import Heading, command, operands, show
 from transferapi.shell.context import Context
 from transferapi.shell.errors import ShellError
 from transferapi.shell.options import Arguments, number, on_off, option
 from transferapi.shell.output import FIELDS, FORM, Column, Table, field_name, line, value_text
-from transferapi.tasks import queries
+from transferapi.tasks import names, queries
 from transferapi.tasks.models import Task
 from transferapi.tasks.notify import mail_preferences
 from transferapi.tasks.queries import TaskFilter
@@ -149,9 +148,8 @@ _HISTORY = Table[Task](
 
 
 def _command_of(task: Task) -> str:
-    """The command; where another interface has submitted the task, its kind and its label."""
-    label = f" (label: {task.label})" if task.label else ""
-    return task.command or f"{task.type.lower()}{label}"
+    """The command; where another interface has submitted the task, its kind and its name."""
+    return task.command or f"{task.type.lower()} ({'label: ' if task.label else ''}{names.of(task)})"
 
 
 @command("history", "[OPTIONS]", Heading.OTHER,
@@ -159,12 +157,13 @@ def _command_of(task: Task) -> str:
          FIELDS, FORM, summary="List the commands that made your last tasks")  # fmt: skip
 def history(context: Context, arguments: Arguments) -> None:
     """Lists the commands that made your last tasks, the oldest first, each with its time (UTC) and the id of the task.
-    Tasks that you submitted by other interfaces are shown by their kind and label. At the prompt, the key Up shows the
+    Tasks that you submitted by other interfaces are shown by their kind and name. At the prompt, the key Up shows the
     lines of the session.
     """
     operands(arguments, 0)
     _HISTORY.select(arguments)
     found = context.call(queries.list_tasks, context.user, TaskFilter(), limit=arguments["number"]).rows[::-1]
+    context.call(names.read, found)
     if arguments["form"] != "text" or arguments["fields"] is not None:
         _HISTORY.show(context, arguments, found)
         return

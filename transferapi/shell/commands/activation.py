@@ -17,8 +17,7 @@ from identity.error_categories import CategorizedError
 from identity.hidden import Secret
 from identity.models import User
 from transferapi.rest.transfer import activation_documents
-from transferapi.shell.answers import answer
-from transferapi.shell.command import Heading, command, operands
+from transferapi.shell.command import Heading, answer, command, operands
 from transferapi.shell.context import Context
 from transferapi.shell.errors import FAILED, OK, ShellError
 from transferapi.shell.operation_errors import activation_page, ways_to_activate

@@ -11,8 +11,7 @@ from endpoints.models import Bookmark
 from identity.models import User
 from transferapi.rest.transfer import bookmark_documents
 from transferapi.shell import names
-from transferapi.shell.answers import answer, show
-from transferapi.shell.command import Heading, command, operands
+from transferapi.shell.command import Heading, answer, command, operands, show
 from transferapi.shell.context import Context
 from transferapi.shell.options import Arguments
 from transferapi.shell.output import FIELDS, FORM, Column, Table

@@ -12,7 +12,7 @@ from transferapi.shell.names import Location
 from transferapi.shell.operation_errors import FailedOperation, operate
 from transferapi.shell.options import Arguments, flag
 from transferapi.shell.output import FORM
-from transferapi.shell.transfer_lists import ListLine, ListSide
+from transferapi.shell.transfer_lists import EndpointSide
 from transferapi.tasks.options import DELETE
 from transferapi.tasks.submission import DeleteRequest, TransferItem, TransferRequest
 
@@ -43,12 +43,11 @@ def scp(context: Context, arguments: Arguments) -> int:
     The exit status is 0 if the task has succeeded or goes on in the background, 1 if it has failed, 3 if it waits for
     you to activate an endpoint, and 130 if you have canceled it.
     """
-    line = ListLine(0, tuple(arguments.operands))
-    operands(arguments, 2)
-    source, destination = ListSide(context, "source", decode=False), ListSide(context, "destination", decode=False)
-    from_, to = source.path(line, 0), destination.path(line, 1)
+    texts = operands(arguments, 2)
+    source, destination = (EndpointSide(context, side, decode=False) for side in ("source", "destination"))
+    from_, to = source.path(arguments.operands[0]), destination.path(arguments.operands[1])
     if from_.endswith("/") and not arguments["recursive"]:
-        raise transfer_lists.not_recursive(line, "transfering")
+        raise transfer_lists.not_recursive(" ".join(texts), "transfering")
     request = TransferRequest(
         source_endpoint=source.endpoint,
         destination_endpoint=destination.endpoint,
@@ -90,12 +89,11 @@ def rm(context: Context, arguments: Arguments) -> int:
 
     `*` in the path stands for itself; with --globs, the path is a pattern.
     """
-    operands(arguments, 1)
-    line = ListLine(0, tuple(arguments.operands))
-    side = ListSide(context, "delete", decode=False)
-    path = side.path(line, 0)
+    [text] = operands(arguments, 1)
+    side = EndpointSide(context, "delete", decode=False)
+    path = side.path(arguments.operands[0])
     if path.endswith("/") and not arguments["recursive"]:
-        raise transfer_lists.not_recursive(line, "deleting")
+        raise transfer_lists.not_recursive(text, "deleting")
     request = DeleteRequest(
         endpoint=side.endpoint,
         paths=[path],

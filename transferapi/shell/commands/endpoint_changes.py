@@ -1,31 +1,196 @@
-"""endpoint-add, endpoint-modify, endpoint-rename, endpoint-remove.
+"""endpoint-add, endpoint-modify, endpoint-rename, endpoint-remove, and server-add, server-list, server-modify,
+server-remove.
 
 Options set the fields of the endpoint. `endpoints.fields` checks the values.
 """
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
-from endpoints import registry
+from django.db import transaction
+
+from endpoints import endpoint_view, registry
 from endpoints.connect import setup, setup_keys
-from endpoints.errors import EndpointExistsError, EndpointNotFoundError
-from endpoints.models import Endpoint
+from endpoints.errors import ENDPOINT_EXISTS, EndpointNotFoundError
+from endpoints.fields import host_and_port
+from endpoints.models import Endpoint, Server
 from endpoints.permissions import Permission
-from endpoints.registry import Deleted, canonical_name
+from endpoints.program_removal import remove_programs
+from endpoints.protocols import PROTOCOLS, USUAL, listed, of_scheme
+from endpoints.registry import Deleted, ServerSpec, canonical_name, server_spec, server_uri
 from endpoints.sharing import shares
+from identity.error_categories import NOT_SUPPORTED, InvalidFieldError, RefusedError
 from identity.models import User
 from identity.user_names import canonical
 from transferapi.rest.transfer import endpoint_documents
 from transferapi.shell import names
-from transferapi.shell.answers import answer
-from transferapi.shell.command import Heading, command, operands
+from transferapi.shell.command import Heading, answer, command, operands, show
 from transferapi.shell.context import Context
 from transferapi.shell.errors import ShellError, UsageError
 from transferapi.shell.options import Arguments, Option, flag, number, on_off, option
-from transferapi.shell.output import FORM, line
+from transferapi.shell.output import FIELDS, FORM, Column, Table, line
 
-from . import servers
+#: Servers that one line names.
+MOST = registry.MAX_SERVERS
+SUBJECT = option("-s", "--subject", metavar="DN", about="subject of the server's certificate, if not its host name")
+#: `-p SERVER`, as often as there are servers.
+SERVERS = option(
+    "-p",
+    "--gridftp-server",
+    key="servers",
+    metavar="SERVER",
+    many=True,
+    about=f"HOST, HOST:PORT or SCHEME://HOST:PORT/, with {listed(PROTOCOLS)}; several are allowed",
+)
+_TABLE = Table[Server](
+    Column("ID", lambda row: row.pk),
+    Column("URI", server_uri),
+    Column("Hostname", lambda row: row.hostname),
+    Column("Port", lambda row: row.port),
+    Column("Scheme", lambda row: row.scheme),
+    Column("Subject", lambda row: row.subject),
+    Column("Shown Host Key", lambda row: row.shown_host_key),
+    Column("Host Key Confirmed", lambda row: row.host_key_confirmed if is_pinned(row) else ""),
+    document=endpoint_documents.SERVER.document,
+)
+
+
+def server_spec_of(text: str, subject: str = "", scheme: str = USUAL) -> ServerSpec:
+    """HOST, HOST:PORT, or SCHEME://HOST:PORT/. scheme: where the text has none. Raises InvalidFieldError."""
+    if "://" in text:
+        return ServerSpec.parse(text, subject)
+    try:
+        host, port = host_and_port(text.rstrip("/"), of_scheme(scheme).port)
+    except ValueError:
+        reason = f"'{text}' is no server; write HOST, HOST:PORT or gsiftp://HOST:PORT/"
+        raise InvalidFieldError("server", reason) from None
+    return ServerSpec(host, port, scheme, subject)
+
+
+def add_servers(user: User, ref: str, texts: Sequence[str], subject: str) -> list[Server]:
+    """Add all servers, or none."""
+    usual = endpoint_view.usual_scheme(registry.resolve(user, ref, Permission.MANAGE))
+    with transaction.atomic():
+        return [registry.add_server(user, ref, server_spec_of(text, subject, usual)) for text in texts]
+
+
+def find(endpoint: Endpoint, text: str) -> Server:
+    """The server that `text` names: its ID, its URI, HOST:PORT, or HOST where only one has it. Raises ShellError."""
+    rows = registry.servers(endpoint)
+    wanted = text.rstrip("/").lower()
+    fitting = [row for row in rows if wanted in _names(row)]
+    if len(fitting) == 1:
+        return fitting[0]
+    name = registry.canonical_name(endpoint)
+    if fitting:
+        uris = ", ".join(map(server_uri, fitting))
+        raise ShellError(f"'{text}' names several servers of {name}: {uris}")
+    known = ", ".join(map(server_uri, rows)) or "none"
+    raise ShellError(f"{name} has no server '{text}'; its servers are {known}", "ClientError.NotFound")
+
+
+def _names(row: Server) -> tuple[str, ...]:
+    uri = server_uri(row).lower()
+    return str(row.pk), uri, uri.partition("://")[2], row.hostname.lower()
+
+
+@command("server-add", "[OPTIONS] ENDPOINT SERVER [SERVER ...]", Heading.ENDPOINTS, SERVERS, SUBJECT, FORM,
+         summary="Add servers to an endpoint")  # fmt: skip
+def server_add(context: Context, arguments: Arguments) -> None:
+    """Adds servers to an endpoint of yours: HOST, HOST:PORT, or an address such as gsiftp://HOST:PORT/. All servers of
+    an endpoint have the same scheme. Prints the id of each. The host key of an ssh server is read now, if -s does not
+    give its fingerprint: compare it by server-list.
+    """
+    ref, *texts = operands(arguments, 1, 1 + MOST)
+    texts += arguments["servers"]
+    if not texts:
+        raise UsageError("a server is missing: HOST, HOST:PORT or gsiftp://HOST:PORT/")
+    rows = context.call(add_servers, context.user, ref, texts, arguments["subject"] or "")
+    if arguments["form"] == "json" and len(rows) > 1:
+        show(context, [endpoint_documents.SERVER.document(row) for row in rows])
+        return
+    text = "".join(f"Server ID: {row.pk}\n{_unconfirmed(ref, row)}" for row in rows)
+    answer(
+        context, arguments, "endpoint_server_add_result", "Created", "Server added successfully", text, id=rows[0].pk
+    )
+
+
+def is_pinned(row: Server) -> bool:
+    return of_scheme(row.scheme).pinned and bool(row.subject)
+
+
+def _unconfirmed(ref: str, row: Server) -> str:
+    if row.host_key_confirmed or not is_pinned(row):
+        return ""
+    confirm = shlex.join(["server-modify", ref, str(row.pk), "-s", row.subject])
+    return f"Host key, which nobody has confirmed: {row.subject}\nCompare it on the host, then: {confirm}\n"
+
+
+@command("server-list", "[OPTIONS] ENDPOINT", Heading.ENDPOINTS, FORM, FIELDS,
+         summary="List the servers of an endpoint")  # fmt: skip
+def server_list(context: Context, arguments: Arguments) -> None:
+    """Shows each server of an endpoint as a record."""
+    [ref] = operands(arguments, 1)
+    _TABLE.select(arguments)
+    _TABLE.show(context, arguments, context.call(_servers, context.user, ref))
+
+
+def _servers(user: User, ref: str) -> list[Server]:
+    return registry.servers(registry.resolve(user, ref, Permission.VIEW))
+
+
+@command("server-modify", "[OPTIONS] ENDPOINT SERVER", Heading.ENDPOINTS,
+         option("-p", "--gridftp-server", key="address", metavar="SERVER", about="the new address"), SUBJECT, FORM,
+         summary="Change the address or the subject of a server")  # fmt: skip
+def server_modify(context: Context, arguments: Arguments) -> None:
+    """Changes a server of an endpoint. The server is named by its ID, its address, or its host name. An empty subject
+    (-s '') means that the certificate has the host name. A changed host key of an ssh server, which server-list shows,
+    is accepted by -s SHA256:..., and one that nobody has confirmed yet is confirmed by it.
+    """
+    ref, text = operands(arguments, 2)
+    if arguments["address"] is None and arguments["subject"] is None:
+        raise UsageError("nothing is to be changed; give -p or -s")
+    number = context.call(_modify, context.user, ref, text, arguments["address"], arguments["subject"])
+    answer(context, arguments, "result", "Updated", "Server updated successfully", id=str(number))
+
+
+def _modify(user: User, ref: str, text: str, address: str | None, subject: str | None) -> int:
+    row = find(registry.resolve(user, ref, Permission.MANAGE), text)
+    before = server_spec(row)
+    spec = server_spec_of(address or before.uri, before.subject if subject is None else subject, before.scheme)
+    # A key that somebody writes is one that somebody has compared.
+    spec = replace(spec, confirmed=before.confirmed if subject is None else True)
+    registry.update_server(user, ref, row.pk, spec)
+    return row.pk
+
+
+@command("ssh-program-remove", "[OPTIONS] ENDPOINT", Heading.ENDPOINTS, FORM,
+         summary="Remove the server that this service keeps in your ssh account")  # fmt: skip
+def ssh_program_remove(context: Context, arguments: Arguments) -> None:
+    """Removes the copy of our server from the cache folder of your account on each server of an ssh endpoint. The next
+    login sends it again.
+    """
+    [ref] = operands(arguments, 1)
+    _, gone = context.call(remove_programs, context.user, ref)
+    more = "" if gone else "; the cache folder has other files, and stays"
+    answer(context, arguments, "result", "Deleted", f"The program was removed from your account{more}")
+
+
+@command("server-remove", "[OPTIONS] ENDPOINT SERVER", Heading.ENDPOINTS, FORM,
+         summary="Remove a server from an endpoint")  # fmt: skip
+def server_remove(context: Context, arguments: Arguments) -> None:
+    """Removes a server from an endpoint. The server is named by its ID, its address, or its host name."""
+    ref, text = operands(arguments, 2)
+    context.call(remove_server, context.user, ref, text)
+    answer(context, arguments, "result", "Deleted", "Server deleted successfully")
+
+
+def remove_server(user: User, ref: str, text: str) -> None:
+    registry.remove_server(user, ref, find(registry.resolve(user, ref, Permission.MANAGE), text).pk)
 
 
 def _text(name: str, about: str, *, metavar: str = "TEXT") -> Option:
@@ -74,7 +239,6 @@ def given(arguments: Arguments) -> dict[str, Any]:
     return {key: arguments[key] for key in dict.fromkeys(one.key for one in FIELD_OPTIONS) if key in arguments.given}
 
 
-_NOT_SUPPORTED = "ClientError.BadRequest.NotSupported"
 #: Options of the historical shell for kinds of endpoints that do not exist here, with the refusal.
 _REFUSED = {
     "s3": "This service has no endpoints on S3 storage",
@@ -85,8 +249,8 @@ _REFUSED = {
 
 _SUMMARY = "Create an endpoint, or add a server to one"
 _OPTIONS = (
-    servers.SERVERS,
-    servers.SUBJECT,
+    SERVERS,
+    SUBJECT,
     option("--sharing", metavar="ENDPOINT/DIR", about="share this folder of an endpoint"),
     flag("--gc", about="for your own computer; the setup key is the last line"),
     flag("--s3", about="an endpoint on S3 storage; this service has none"),
@@ -112,7 +276,7 @@ def endpoint_add(context: Context, arguments: Arguments) -> None:
     """
     for key, reason in _REFUSED.items():
         if key in arguments.given:
-            raise ShellError(reason, _NOT_SUPPORTED)
+            raise ShellError(reason, NOT_SUPPORTED)
     name = next(iter(operands(arguments, 0, 1)), None)
     if name is None and arguments["display_name"] is None:
         raise UsageError("a name is missing: NAME, or -n with a display name")
@@ -138,11 +302,11 @@ def _add(user: User, name: str | None, arguments: Arguments) -> dict[str, Any]:
         return _add_personal(user, found, fields, texts)
     if found is None:
         return endpoint_documents.created(
-            registry.create(user, fields, [servers.spec_of(text, subject) for text in texts])
+            registry.create(user, fields, [server_spec_of(text, subject) for text in texts])
         )
     if not texts or len(fields) > 1:
-        raise EndpointExistsError(canonical_name(found))
-    servers.add(user, str(found.pk), texts, subject)
+        raise RefusedError(ENDPOINT_EXISTS, name=canonical_name(found))
+    add_servers(user, str(found.pk), texts, subject)
     return endpoint_documents.created(found)
 
 
@@ -150,7 +314,7 @@ def _add_personal(user: User, found: Endpoint | None, fields: dict[str, Any], se
     if servers:
         raise ShellError("--gc and -p: the program on your computer takes the place of a server")
     if found is not None and len(fields) > 1:
-        raise EndpointExistsError(canonical_name(found))
+        raise RefusedError(ENDPOINT_EXISTS, name=canonical_name(found))
     if found is not None:
         return endpoint_documents.created(found, setup_keys.new_key(user, str(found.pk)))
     return endpoint_documents.created(*setup_keys.create_endpoint(user, {**fields, "is_globus_connect": True}))
@@ -211,7 +375,7 @@ def endpoint_remove(context: Context, arguments: Arguments) -> None:
     """
     [ref] = operands(arguments, 1)
     if arguments["server"] is not None:
-        context.call(servers.remove, context.user, ref, arguments["server"])
+        context.call(remove_server, context.user, ref, arguments["server"])
         answer(context, arguments, "result", "Deleted", "Server deleted successfully")
         return
     if "gc" in arguments.given:

@@ -1,9 +1,13 @@
-"""ls, mkdir, rename: operations on the files of an endpoint that are done at once."""
+"""ls, mkdir, rename: operations on the files of an endpoint that are done at once.
+
+`ls` writes names, or seven columns as `ls -l` of Unix has them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
+from functools import partial
 from itertools import chain, islice
 
 from endpoints import concurrency_limits, operations, registry
@@ -11,18 +15,18 @@ from endpoints.gridftp.facts import Entry
 from endpoints.gridftp.faults import FaultError, Kind, make_fault
 from endpoints.operations import Listing
 from endpoints.permissions import Permission
+from identity.gsi.printable import ACTIVE, inert
 from identity.models import User
 from transferapi.rest.http import json_documents
 from transferapi.rest.http.json_documents import Rows
 from transferapi.rest.transfer import listings, operation_documents
-from transferapi.shell import listing_records, names
-from transferapi.shell.answers import answer
-from transferapi.shell.command import Heading, command, operands
+from transferapi.shell import names
+from transferapi.shell.command import Heading, answer, command, operands
 from transferapi.shell.context import Context
 from transferapi.shell.errors import ShellError
 from transferapi.shell.operation_errors import FailedOperation, operate
 from transferapi.shell.options import Arguments, flag
-from transferapi.shell.output import FIELDS, FORM, Column, Table
+from transferapi.shell.output import FIELDS, FORM, UNSET, Column, Table, value_text
 from transferapi.tasks import request_rules
 
 #: Lines that are written at one time. A listing that is longer keeps its slot until it is written.
@@ -33,7 +37,7 @@ _ROW = Table[Entry](
     Column("Group", lambda entry: entry.group),
     Column("Size", lambda entry: entry.size),
     Column("Last Modified", lambda entry: entry.modified),
-    Column("Name", lambda entry: listing_records.shown(entry.name)),
+    Column("Name", lambda entry: shown(entry.name)),
     Column("Type", operation_documents.file_type),
     Column("Link Target", lambda entry: entry.link_target),
     document=operation_documents.FILE.document,
@@ -120,7 +124,7 @@ def _nothing_fits(user: User, endpoint: str) -> None:
 
 def _selected(entries: Sequence[Entry], pattern: str, *, hidden: bool) -> list[Entry]:
     """In the order of REST."""
-    fits = listing_records.matcher(pattern) if pattern else None
+    fits = matcher(pattern) if pattern else None
     hidden = hidden or pattern.startswith(".")
     kept = [one for one in entries if (hidden or not one.name.startswith(".")) and (fits is None or fits(one.name))]
     return listings.ordered(kept, [("name", False)])
@@ -129,7 +133,7 @@ def _selected(entries: Sequence[Entry], pattern: str, *, hidden: bool) -> list[E
 def _around(found: Listing) -> list[Entry]:
     """The lines `./` and `../`; their facts are asked for with -l only."""
     own, above = found.around or [Entry(".", "dir")] * 2
-    return [listing_records.itself(own, "."), listing_records.itself(above, "..")]
+    return [itself(own, "."), itself(above, "..")]
 
 
 def _show_file(context: Context, arguments: Arguments, entry: Entry, text: str) -> None:
@@ -140,7 +144,7 @@ def _show_file(context: Context, arguments: Arguments, entry: Entry, text: str) 
         _ROW.show(context, arguments, [entry], single=True)
         return
     named = entry._replace(name=given)
-    context.out("".join(listing_records.long([named]) if arguments["long"] else listing_records.short([named])))
+    context.out("".join(long([named]) if arguments["long"] else short([named])))
 
 
 def _lines(context: Context, arguments: Arguments, found: Listing, entries: list[Entry]) -> Iterator[str]:
@@ -153,7 +157,7 @@ def _lines(context: Context, arguments: Arguments, found: Listing, entries: list
         }
         return (part.decode("ascii") for part in chain(json_documents.parts(whole), [b"\n"]))
     if arguments["fields"] is None and arguments["form"] == "text":
-        return listing_records.long(entries) if arguments["long"] else listing_records.short(entries)
+        return long(entries) if arguments["long"] else short(entries)
     _ROW.show(context, arguments, entries)
     return iter(())
 
@@ -208,3 +212,93 @@ def rename(context: Context, arguments: Arguments) -> None:
 
 def _differ(user: User, *refs: str) -> bool:
     return len({registry.resolve(user, ref, Permission.VIEW).pk for ref in refs}) > 1
+
+
+_BITS = "rwxrwxrwx"
+_UNKNOWN = "?"
+
+
+def itself(entry: Entry, name: str) -> Entry:
+    """The line of a folder in its own listing: `.` or `..`."""
+    return entry._replace(name=name, kind="dir", link_target=None)
+
+
+def short(entries: Iterable[Entry]) -> Iterator[str]:
+    """One name a line; folders end in `/`."""
+    return (f"{_name(entry)}\n" for entry in entries)
+
+
+def long(entries: Sequence[Entry]) -> Iterator[str]:
+    """mode owner group size date time name: exactly seven columns, separated by blanks. A link is `name -> target`."""
+    owner, group, size = (_width(entries, get) for get in (_owner, _group, _size))
+    for entry in entries:
+        facts = f"{_owner(entry):<{owner}} {_group(entry):<{group}} {_size(entry):>{size}} {_moment(entry)}"
+        yield f"{_mode(entry)} {facts} {_long_name(entry)}\n"
+
+
+def _width(entries: Sequence[Entry], get: Callable[[Entry], str]) -> int:
+    return max(map(len, map(get, entries)), default=0)
+
+
+def _name(entry: Entry) -> str:
+    return shown(entry.name) + "/" * (entry.is_directory and not entry.is_link)
+
+
+def _long_name(entry: Entry) -> str:
+    return f"{shown(entry.name)} -> {shown(entry.link_target)}" if entry.link_target else _name(entry)
+
+
+def shown(name: str) -> str:
+    """A name on one line: one with active characters is written as Bash reads it, `$'...'`."""
+    if not ACTIVE.search(name):
+        return name
+    quoted = name.replace("\\", "\\\\").replace("'", "\\'")
+    return f"$'{inert(quoted)}'"
+
+
+def _word(text: str) -> str:
+    """A fact as one column."""
+    return "".join("_" if letter.isspace() else letter for letter in ACTIVE.sub("_", text)) or _UNKNOWN
+
+
+def _fact(name: str, entry: Entry) -> str:
+    return _word(getattr(entry, name))
+
+
+_owner, _group = partial(_fact, "owner"), partial(_fact, "group")
+
+
+def _size(entry: Entry) -> str:
+    return str(entry.size)
+
+
+def _moment(entry: Entry) -> str:
+    """Date and time in UTC."""
+    return f"{UNSET} {UNSET}" if entry.modified is None else value_text(entry.modified)
+
+
+def _mode(entry: Entry) -> str:
+    letter = "l" if entry.is_link else "d" if entry.is_directory else "-"
+    try:
+        bits = int(entry.mode, 8)
+    except ValueError:
+        return letter + _UNKNOWN * len(_BITS)
+    return letter + "".join(bit if bits >> (8 - at) & 1 else "-" for at, bit in enumerate(_BITS))
+
+
+def matcher(pattern: str) -> Callable[[str], bool]:
+    """Whether a name fits: `*` stands for any text, every other character for itself. It takes linear time."""
+    first, *inner, last = pattern.split("*")
+
+    def fits(name: str) -> bool:
+        if len(name) < len(first) + len(last) or not (name.startswith(first) and name.endswith(last)):
+            return False
+        at, end = len(first), len(name) - len(last)
+        for part in inner:
+            found = name.find(part, at, end)
+            if found < 0:
+                return False
+            at = found + len(part)
+        return True
+
+    return fits

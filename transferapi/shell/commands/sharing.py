@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
+from endpoints.error_meanings import meaning
 from endpoints.errors import NotSharedError
 from endpoints.models import AccessRule, Role
 from endpoints.permissions import RoleName
@@ -17,11 +18,9 @@ from endpoints.sharing.access_rules import RuleSpec
 from endpoints.sharing.principals import GROUP, IDENTITY
 from identity.models import User
 from identity.provider import identities
-from transferapi.rest.http.errors import meaning
 from transferapi.rest.transfer import sharing_documents
-from transferapi.shell import names, times
-from transferapi.shell.answers import answer, show
-from transferapi.shell.command import Heading, command, operands
+from transferapi.shell import names, options
+from transferapi.shell.command import Heading, answer, command, operands, show
 from transferapi.shell.context import Context
 from transferapi.shell.errors import ShellError, UsageError
 from transferapi.shell.options import Arguments, choice, flag, option
@@ -109,7 +108,7 @@ def _on_share(context: Context, function: Callable[P, T], *args: P.args, **kwarg
          option("--notify-email", metavar="ADDRESS", default="", about="inform this address, if it is the user's"),
          option("--notify-message", "--message", key="notify_message", metavar="TEXT", default="",
                 about="a text for the mail"),
-         option("--expires", metavar="WHEN", read=times.from_now, about=f"when the rule ends: {times.FORMS}"), FORM,
+         option("--expires", metavar="WHEN", read=options.from_now, about=f"when the rule ends: {options.FORMS}"), FORM,
          summary="Give access to a folder of a shared endpoint")  # fmt: skip
 def acl_add(context: Context, arguments: Arguments) -> None:
     """Adds an access rule: the principal may read, or read and write, below the path. `%XX` in the path stands for an

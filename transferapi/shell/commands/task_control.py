@@ -6,9 +6,9 @@ import uuid
 
 from transferapi.rest.transfer import task_documents
 from transferapi.rest.transfer.task_views import CANCEL_MESSAGES
-from transferapi.shell import foreground, submissions, task_records
-from transferapi.shell.answers import answer, show
-from transferapi.shell.command import Heading, command, operands
+from transferapi.shell import foreground, submissions
+from transferapi.shell.command import Heading, answer, command, operands, show
+from transferapi.shell.commands import tasks
 from transferapi.shell.context import Context, Signal
 from transferapi.shell.errors import INTERRUPTED, OK, UsageError
 from transferapi.shell.options import Arguments, flag, option
@@ -61,7 +61,7 @@ def cancel(context: Context, arguments: Arguments) -> None:
     if arguments["all"] == bool(arguments.operands):
         raise UsageError("give the ids of tasks, or --all")
     if arguments["all"]:
-        ids = [task.pk for task in context.call(task_records.tasks, context.user, task_records.UNFINISHED, MOST)]
+        ids = [task.pk for task in context.call(tasks.tasks, context.user, tasks.UNFINISHED, MOST)]
     else:
         ids = _ids(arguments)
         for one in ids:
@@ -127,7 +127,7 @@ def modify(context: Context, arguments: Arguments) -> None:
     [text] = operands(arguments, 1)
     if not {"deadline", "label"} & arguments.given:
         raise UsageError("nothing to change: give --deadline or --label")
-    task = task_records.task_id(text)
+    task = tasks.parse_task_id(text)
     context.call(moves.update, context.user, task, label=arguments["label"], deadline=arguments["deadline"])
     answer(context, arguments, "result", "Updated", "Updated task successfully")
 
@@ -148,10 +148,10 @@ def retry(context: Context, arguments: Arguments) -> None:
         deadline=arguments["deadline"],
         command=submissions.command_text("retry", arguments, text),
     )
-    task, made = submissions.submitted(context, retries.retry, context.user, task_records.task_id(text), new)
+    task, made = submissions.submitted(context, retries.retry, context.user, tasks.parse_task_id(text), new)
     submissions.accepted(context, arguments, task, made=made, what="retry")
 
 
 def _ids(arguments: Arguments) -> list[uuid.UUID]:
     """The operands, each once. Raises UsageError, ShellError."""
-    return list(dict.fromkeys(map(task_records.task_id, operands(arguments, 1, MOST))))
+    return list(dict.fromkeys(map(tasks.parse_task_id, operands(arguments, 1, MOST))))

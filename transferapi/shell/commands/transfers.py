@@ -9,13 +9,12 @@ from endpoints import registry
 from endpoints.permissions import Permission
 from identity.models import User
 from transferapi.shell import submissions, transfer_lists
-from transferapi.shell.answers import show
-from transferapi.shell.command import Heading, command
+from transferapi.shell.command import Heading, command, show
 from transferapi.shell.context import Context
 from transferapi.shell.errors import ShellError
 from transferapi.shell.options import Arguments, flag
 from transferapi.shell.output import FORM
-from transferapi.shell.transfer_lists import ListLine, ListSide, TransferLines
+from transferapi.shell.transfer_lists import EndpointSide, ListLine, TransferLines
 from transferapi.tasks import submission
 from transferapi.tasks.errors import RequestError
 from transferapi.tasks.items.spool import Spool, SpooledItems, SpooledPaths
@@ -86,13 +85,13 @@ def delete(context: Context, arguments: Arguments) -> None:
     `ENDPOINT/PATH [-r]`, and `%XX` stands for an octet of the path. All lines name the same endpoint, and all have -r
     or none has. All lines are checked before the task is made.
     """
-    side = ListSide(context, "delete")
+    side = EndpointSide(context, "delete")
     recursive: set[bool] = set()
 
     with Spool(context.user.pk) as spool:
 
         def take(line: ListLine) -> None:
-            path = side.path(line, 0)
+            path = side.path(line.operands[0], line.number)
             recursive.add(line.recursive or arguments["recursive"])
             _check_recursive(line, path, recursive)
             spool.add(path, str(line.number), str(line.operands[0].column))
@@ -117,7 +116,7 @@ def _check_recursive(line: ListLine, path: str, recursive: set[bool]) -> None:
             line.number, f"-r is on some lines only: {text}", "write it on all lines, or before them"
         )
     if path.endswith("/") and True not in recursive:
-        raise transfer_lists.not_recursive(line, "deleting")
+        raise transfer_lists.not_recursive(line.text, "deleting", line.number or 1)
 
 
 def _take_all(context: Context, arguments: Arguments, count: int, take: Any) -> int:

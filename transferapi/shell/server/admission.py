@@ -6,6 +6,7 @@ before anything is read from it: refusing costs less than a key exchange. The to
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections import Counter
@@ -17,9 +18,12 @@ from endpoints.gridftp.server.strangers import Strangers
 
 from .bounds import ShellBounds
 
+log = logging.getLogger(__name__)
 K = TypeVar("K")
 #: Networks whose tokens are remembered; beyond it those that are full again are forgotten, then the oldest.
 MOST_NETWORKS = 20_000
+#: Lines of the log about logins that failed, and the seconds for which they count.
+MOST_LINES, WINDOW = 30, 60.0
 
 
 @dataclass(eq=False, slots=True)
@@ -56,7 +60,7 @@ class ShellConnectionLimits:
         return len(self._strangers)
 
     def arrive(self, network: str, end: Callable[[], object]) -> Ticket | None:
-        """A connection that has not signed in; None: it is refused.
+        """A connection that has not signed in; None if it is refused.
 
         Where there are too many, the oldest one of the network that has most of them gives way.
         """
@@ -70,7 +74,7 @@ class ShellConnectionLimits:
         return ticket
 
     def sign_in(self, ticket: Ticket, owner: object) -> bool:
-        """The connection has signed in as this user; False: there are too many sessions, and it must end."""
+        """The connection has signed in as this user; False if there are too many sessions, and it must end."""
         with self._lock:
             bounds = self._bounds
             if not self._strangers.leave(ticket):
@@ -86,6 +90,11 @@ class ShellConnectionLimits:
             self._count(ticket, 1)
             return True
 
+    def is_stranger(self, ticket: Ticket) -> bool:
+        """Whether the connection waits for its sign-in: it has neither signed in nor ended, nor is to end."""
+        with self._lock:
+            return ticket in self._strangers
+
     def leave(self, ticket: Ticket) -> None:
         """The connection has ended; a second call has no effect."""
         with self._lock:
@@ -94,7 +103,7 @@ class ShellConnectionLimits:
                 ticket.owner = None
 
     def open_channel(self, owner: object) -> bool:
-        """Count a channel of this user; False: there are too many."""
+        """Count a channel of this user; False if there are too many."""
         with self._lock:
             bounds = self._bounds
             if self._channels >= bounds.channels_in_all or self._channels_of_user[owner] >= bounds.channels_of_user:
@@ -145,3 +154,31 @@ def _forget_zero(counter: Counter[K], key: K) -> None:
     """A counter keeps no entry for what has gone: names of networks and users would fill the memory."""
     if not counter[key]:
         del counter[key]
+
+
+class FailureLog:
+    """Log lines about logins that failed, bounded: an attacker must not fill the log.
+
+    At most MOST_LINES lines in WINDOW seconds; the next line after that says how many were left out."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._until = 0.0
+        self._lines = self._left_out = 0
+
+    def failed(self, network: str, reason: str) -> None:
+        """reason: our own words, nothing that the client sent."""
+        with self._lock:
+            now = self._clock()
+            if now >= self._until:
+                left_out, self._left_out, self._lines, self._until = self._left_out, 0, 0, now + WINDOW
+            else:
+                left_out = 0
+            self._lines += 1
+            if self._lines > MOST_LINES:
+                self._left_out += 1
+                return
+        if left_out:
+            log.warning("ssh: %d more connections ended without a sign-in", left_out)
+        log.warning("ssh: a connection from %s ended without a sign-in: %s", network, reason)

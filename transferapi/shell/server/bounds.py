@@ -21,6 +21,9 @@ class ShellBounds:
     #: Connections of one network that end without a sign-in: so many at once, and so many more in a second.
     failures: int = 100
     failures_per_second: float = 1.0
+    #: Key exchanges of connections that have not signed in: at once, and more of them in a second.
+    key_exchanges: int = 100
+    key_exchanges_per_second: float = 50.0
     #: Attempts and questions of one connection before it has signed in.
     attempts: int = 20
     #: Channels that are open: of one connection, of one user, in all; and in the life of one connection.

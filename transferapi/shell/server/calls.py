@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from django.db import close_old_connections, connections
 
-from transferapi.rest.http.errors import Unavailable
+from endpoints.error_meanings import Unavailable
 
 T = TypeVar("T")
 Work = tuple[Future[Any], Callable[[], Any]]
@@ -103,7 +103,7 @@ class Calls:
         connections.close_all()
 
     def _next(self) -> Work | None:
-        """The next call; None: there was none for a while, or no more will come, and this thread ends."""
+        """The next call; None if there was none for a while, or no more will come, and this thread ends."""
         while True:
             try:
                 return self._work.get(timeout=IDLE_SECONDS)

@@ -1,7 +1,4 @@
-"""The listening socket, and the connections that it accepted.
-
-Lines of the log about logins that failed are bounded: an attacker must not fill the log.
-"""
+"""The listening socket, and the connections that it accepted."""
 
 from __future__ import annotations
 
@@ -10,7 +7,6 @@ import logging
 import socket
 import threading
 import time
-from collections.abc import Callable
 
 import paramiko
 
@@ -18,41 +14,13 @@ from identity.networks import network_of
 from transferapi.outages import watchdog
 from transferapi.tasks.upkeep import tallies
 
-from .admission import ShellConnectionLimits
+from .admission import FailureLog, ShellConnectionLimits
 from .bounds import ShellBounds
 from .calls import Calls
-from .connection import ShellConnection
+from .connection import ServerState, ShellConnection
+from .key_exchanges import KeyExchanges
 
 log = logging.getLogger(__name__)
-MOST_LINES, WINDOW = 30, 60.0
-
-
-class FailureLog:
-    """At most MOST_LINES lines in WINDOW seconds; the next line after that says how many were left out."""
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._lock = threading.Lock()
-        self._until = 0.0
-        self._lines = self._left_out = 0
-
-    def failed(self, network: str, reason: str) -> None:
-        """reason: our own words, nothing that the client sent."""
-        with self._lock:
-            now = self._clock()
-            if now >= self._until:
-                left_out, self._left_out, self._lines, self._until = self._left_out, 0, 0, now + WINDOW
-            else:
-                left_out = 0
-            self._lines += 1
-            if self._lines > MOST_LINES:
-                self._left_out += 1
-                return
-        if left_out:
-            log.warning("ssh: %d more connections ended without a sign-in", left_out)
-        log.warning("ssh: a connection from %s ended without a sign-in: %s", network, reason)
-
-
 BACKLOG = 1024
 #: Seconds between two looks at all connections.
 _LOOK = 1.0
@@ -65,14 +33,17 @@ class Listener:
     """Accepts connections until `stop`."""
 
     def __init__(self, host: str, port: int, host_key: paramiko.PKey, bounds: ShellBounds | None = None) -> None:
-        self.bounds = bounds or ShellBounds()
-        self.host_key = host_key
-        self.admission = ShellConnectionLimits(self.bounds)
-        self.failures = FailureLog()
-        most = self.bounds
-        self.calls = Calls(most.calls, most.calls_of_user, most.turn_seconds)
-        of_network = most.calls_of_sign_ins_of_network
-        self.sign_ins = Calls(most.calls_of_sign_ins, of_network, most.turn_seconds, "sign-ins")
+        bounds = bounds or ShellBounds()
+        of_network = bounds.calls_of_sign_ins_of_network
+        self.state = ServerState(
+            host_key=host_key,
+            bounds=bounds,
+            admission=ShellConnectionLimits(bounds),
+            calls=Calls(bounds.calls, bounds.calls_of_user, bounds.turn_seconds),
+            sign_ins=Calls(bounds.calls_of_sign_ins, of_network, bounds.turn_seconds, "sign-ins"),
+            failures=FailureLog(),
+            key_exchanges=KeyExchanges(bounds),
+        )
         self._connections: set[ShellConnection] = set()
         self._stopping = threading.Event()
         self._socket = _listening(host, port)
@@ -105,7 +76,7 @@ class Listener:
         goodbyes = [threading.Thread(target=one.end, args=(_GOODBYE,), daemon=True) for one in list(self._connections)]
         for goodbye in goodbyes:
             goodbye.start()
-        until = time.monotonic() + self.bounds.stop_seconds
+        until = time.monotonic() + self.state.bounds.stop_seconds
         while self._connections and time.monotonic() < until:
             time.sleep(0.02)
         for one in list(self._connections):
@@ -113,33 +84,29 @@ class Listener:
 
     def close(self) -> None:
         """Wait for the calls that run, after `stop`, and close the connections of the database."""
-        self.calls.close()
-        self.sign_ins.close()
-
-    def gone(self, connection: ShellConnection) -> None:
-        self.admission.leave(connection.ticket)
-        self._connections.discard(connection)
+        self.state.calls.close()
+        self.state.sign_ins.close()
 
     def gauges(self) -> dict[str, int]:
         """Numbers of the moment, for metrics."""
-        return {"shell_sessions": self.admission.sessions, "shell_strangers": self.admission.strangers}
+        return {"shell_sessions": self.state.admission.sessions, "shell_strangers": self.state.admission.strangers}
 
     def _accept(self, sock: socket.socket, address: str) -> None:
-        ticket = self.admission.arrive(network_of(address), lambda: _hang_up(sock))
+        ticket = self.state.admission.arrive(network_of(address), lambda: _hang_up(sock))
         if ticket is None:
             tallies.add("shell_refused")
             sock.close()
             return
         try:
             _configure(sock)
-            connection = ShellConnection(sock, address, self, ticket)
+            connection = ShellConnection(sock, address, self.state, ticket, self._connections.discard)
             self._connections.add(connection)
             connection.start()
         except (OSError, RuntimeError) as error:
             # No thread can be started, or the client has gone.
             log.warning("ssh: a connection was dropped: %s", type(error).__name__)
             sock.close()
-            self.admission.leave(ticket)
+            self.state.admission.leave(ticket)
             self._connections = {one for one in self._connections if one.ticket is not ticket}
 
     def _look_after(self) -> None:

@@ -10,7 +10,7 @@ import threading
 
 from transferapi.config import Config
 from transferapi.outages import database, watchdog
-from transferapi.tasks.tracing import switch
+from transferapi.tasks import trace_switch
 from transferapi.tasks.upkeep.watch import Watch
 from transferapi.traces import exporting
 
@@ -45,7 +45,7 @@ def serve(config: Config) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopped.set())
     threading.Thread(target=server.serve, name="accept", daemon=True).start()
-    switch.begin("shell")
+    trace_switch.begin("shell")
     Watch("shell", server.gauges).start()
     watchdog.watch()
     sys.stdout.write(f"{READY} {config.ssh_host} port {server.port}, host key {key.fingerprint}\n")

@@ -14,6 +14,7 @@ from django.db import DatabaseError, InterfaceError
 from paramiko.common import AUTH_FAILED, AUTH_SUCCESSFUL
 from paramiko.server import InteractiveQuery
 
+from endpoints.error_meanings import BUSY, NO_CONNECTION, Unavailable
 from identity import password_sign_in, ssh_keys
 from identity.call_origin import Origin, comes_from
 from identity.hidden import Secret
@@ -21,7 +22,6 @@ from identity.models import User
 from identity.ssh_public_keys import UNRESTRICTED, KeyRestrictions
 from transferapi.outages.connection_limits import is_full
 from transferapi.outages.log_filter import is_told
-from transferapi.rest.http.errors import BUSY, NO_CONNECTION, Unavailable
 from transferapi.tasks.upkeep import tallies
 
 T = TypeVar("T")
@@ -155,7 +155,7 @@ class ShellSignIn:
         if isinstance(error, password_sign_in.WrongPasswordError):
             return AUTH_FAILED
         self._expects, self._answers = lambda _: AUTH_FAILED, 0
-        return InteractiveQuery("", error.reason)
+        return InteractiveQuery("", error.message)
 
 
 def _question(text: str) -> InteractiveQuery:

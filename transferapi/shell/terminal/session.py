@@ -13,8 +13,7 @@ from transferapi.shell.errors import OK, InterruptedByUserError, SessionEndedErr
 from transferapi.tasks import maintenance
 
 from .completion import Completer
-from .editor import Complete, Editor
-from .history import History
+from .editor import Complete, Editor, History
 from .keyboard import Keyboard, TerminalChannel
 
 P = ParamSpec("P")

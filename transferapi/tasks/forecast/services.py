@@ -14,6 +14,7 @@ from endpoints import registry
 from endpoints.models import Endpoint
 from endpoints.permissions import Permission
 from identity.models import User
+from transferapi.tasks import standstill
 from transferapi.tasks.models import Event, Run, Task
 from transferapi.tasks.states import Phase, Status, TaskType
 
@@ -69,7 +70,7 @@ def before(user: User, source: str, destination: str, work: ForecastWork) -> tup
 
 
 def during(task: Task, now: datetime | None = None) -> Forecast | None:
-    """The forecast for the rest of a transfer. None: it is over, waits, is paused, or has found nothing yet."""
+    """The forecast for the rest of a transfer. None if it is over, waits, is paused, or has found nothing yet."""
     if task.type != TaskType.TRANSFER or task.status != Status.ACTIVE or task.destination_host_id is None:
         return None
     if task.phase == Phase.PAUSED:
@@ -79,6 +80,11 @@ def during(task: Task, now: datetime | None = None) -> Forecast | None:
         return None
     done, seconds = _so_far(task, now or datetime.now(UTC))
     return model((task.source_host_id, task.destination_host_id)).rest(done, left, seconds, scanning=task.is_scanning)
+
+
+def shown(task: Task, now: datetime | None = None) -> Forecast | None:
+    """The forecast that people and programs are given: none while the task does not go on."""
+    return None if standstill.of(task) else during(task, now)
 
 
 def rest(task: Task, pace: Pace, now: datetime) -> float | None:

@@ -38,7 +38,7 @@ class _Targets:
 
 
 def warning(user: User, task: Task) -> str | None:
-    """A sentence about the first task under way that may write the same files as this new one; None: there is none.
+    """A sentence about the first task under way that may write the same files as this new one; None if there is none.
 
     The other task is named if it is the user's own, and within reach of the session.
     """

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from datetime import datetime
 
+from identity.error_categories import RefusedError
 from identity.models import User
-from transferapi.tasks import options, queries, submission
-from transferapi.tasks.errors import NothingToRetryError, TaskNotCompleteError
-from transferapi.tasks.history import causes
+from transferapi.tasks import causes, options, queries, submission
+from transferapi.tasks.errors import NOTHING_TO_RETRY, TASK_NOT_COMPLETE
 from transferapi.tasks.models import File, Task
 from transferapi.tasks.states import FileKind, Phase, TaskType
 
@@ -36,20 +36,20 @@ class NewTask:
 def retry(user: User, task_id: uuid.UUID, new: NewTask) -> tuple[Task, bool]:
     """The new task, and whether this call created it.
 
-    Raises TaskNotFoundError, TaskNotCompleteError, NothingToRetryError, and the errors of `submission`.
+    Raises TaskNotFoundError, TASK_NOT_COMPLETE, NOTHING_TO_RETRY, and the errors of `submission`.
     """
     old = queries.get(user, task_id)
     if old.phase != Phase.DONE:
-        raise TaskNotCompleteError
+        raise RefusedError(TASK_NOT_COMPLETE)
     if old.history_deleted:
-        raise NothingToRetryError(_UNKNOWN)
+        raise RefusedError(NOTHING_TO_RETRY, reason=_UNKNOWN)
     if old.is_scanning:
-        raise NothingToRetryError(_UNSEEN)
+        raise RefusedError(NOTHING_TO_RETRY, reason=_UNSEEN)
     with Spool(user.pk) as spool:
         for _, file in causes.files(user, task_id):
             spool.add(*_record(file))
         if not len(spool):
-            raise NothingToRetryError(_NONE)
+            raise RefusedError(NOTHING_TO_RETRY, reason=_NONE)
         return _submit(user, old, new, spool)
 
 

@@ -9,11 +9,12 @@ from typing import NamedTuple, Protocol, TypeVar
 
 from django.conf import settings
 
+from endpoints.activation import status as activation
+from endpoints.addresses import gate
+from endpoints.models import Endpoint
 from endpoints.sharing.access import Access
 from transferapi.tasks import request_rules
 from transferapi.tasks.errors import RequestError
-
-from .one_server import is_one_server
 
 NO_ITEMS = "ClientError.BadRequest.NoTransferItems"
 NO_LINKS = "No symbolic links are made on a shared endpoint: they could lead out of what is shared."
@@ -196,3 +197,37 @@ def _why_not_apart(source: str, destination: str, recursive: bool | None) -> str
     if recursive is not False and destination.startswith(source + "/"):
         return "The destination lies inside the source."
     return None
+
+
+#: Seconds for the look-up of one name, and the most servers whose names are looked up.
+LOOKUP_SECONDS, MAX_SERVERS = 2.0, 4
+
+
+def is_one_server(first: Endpoint, second: Endpoint) -> bool:
+    """Whether they have a server in common that shows the same paths to everybody.
+
+    Names are looked up: call it only where it matters. Endpoints with credentials are left out: one path may be in
+    another home or root for another account.
+    """
+    if first.pk == second.pk:
+        return True
+    if any(one.personal or activation.need(one).required for one in (first, second)):
+        return False
+    pairs = [(one, two) for one in _servers(first) for two in _servers(second) if one[:2] == two[:2]]
+    return any(one == two for one, two in pairs) or any(_have_one_address(one[2], two[2]) for one, two in pairs)
+
+
+def _have_one_address(name: str, other: str) -> bool:
+    return not _addresses(name).isdisjoint(_addresses(other))
+
+
+def _servers(endpoint: Endpoint) -> list[tuple[str, int, str]]:
+    """The scheme, port and host of each server."""
+    return [(one.scheme, one.port, one.hostname.lower()) for one in endpoint.servers.all()[:MAX_SERVERS]]
+
+
+def _addresses(host: str) -> frozenset[str]:
+    try:
+        return gate.addresses_of(host, timeout=LOOKUP_SECONDS)
+    except gate.TargetRefusedError:
+        return frozenset()

@@ -145,7 +145,7 @@ class _Disk:
         self._of_user: Counter[uuid.UUID] = Counter()
 
     def take(self, user_id: uuid.UUID, octets: int) -> None:
-        """Raises TooMuchError."""
+        """Count octets of a list of this user. Raises TooMuchError."""
         limits = settings.LIMITS
         with self._lock:
             if self._of_user[user_id] + octets > limits.user_lists:

@@ -17,9 +17,10 @@ from django.db import transaction
 from endpoints.models import Endpoint
 from endpoints.permissions import Permission
 from identity.clock import moment
+from identity.error_categories import RefusedError
 from identity.models import User
 from transferapi.tasks import events, moves, queries
-from transferapi.tasks.errors import RequestError, TaskNotFoundError, TasksNotPermittedError
+from transferapi.tasks.errors import TASKS_NOT_PERMITTED, RequestError, TaskNotFoundError
 from transferapi.tasks.models import AdminCancel, Task
 from transferapi.tasks.states import Phase
 
@@ -34,7 +35,7 @@ MAX_CANCELS = 1000
 def pause(user: User, task_ids: Sequence[uuid.UUID], message: str, now: datetime | None = None) -> int:
     """Pause these tasks until `resume`; return the number of unfinished ones.
 
-    Raises RequestError, TaskNotFoundError, TasksNotPermittedError.
+    Raises RequestError, TaskNotFoundError, TASKS_NOT_PERMITTED.
     """
     text = _message(message)
     with transaction.atomic():
@@ -61,7 +62,7 @@ def resume(user: User, task_ids: Sequence[uuid.UUID], now: datetime | None = Non
 def pause_own(user: User, task_id: uuid.UUID, now: datetime | None = None) -> None:
     """Pause a task of this user until `resume_own`; a running one pauses within seconds. Nothing where it is paused.
 
-    Raises TaskNotFoundError, TaskCompleteError.
+    Raises TaskNotFoundError, TASK_COMPLETE.
     """
     pauses.set_cause(task_id, pauses.OWNER, "", now, queries.of_owner(user))
 
@@ -99,7 +100,7 @@ def _controlled(user: User, task_ids: Sequence[uuid.UUID]) -> list[tuple[Task, l
             raise TaskNotFoundError(str(task_id))
     found = [(task, _places(task, held)) for task in tasks]
     if not all(places for _, places in found):
-        raise TasksNotPermittedError
+        raise RefusedError(TASKS_NOT_PERMITTED)
     return [(task, places) for task, places in found if task.phase != Phase.DONE]
 
 

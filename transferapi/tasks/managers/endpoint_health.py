@@ -28,7 +28,7 @@ MAX_READ, MAX_SHOWN = 100, 3
 class Health:
     """active: running or queued tasks. waiting: tasks that wait for a credential. troubled: tasks with a fault now.
 
-    failure: the endpoint itself fails, since when and by what; None: it is not known to fail.
+    failure: the endpoint itself fails, since when and by what; None if it is not known to fail.
     """
 
     endpoint: Endpoint

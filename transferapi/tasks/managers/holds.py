@@ -73,7 +73,7 @@ def find(task_id: uuid.UUID) -> Task:
 def hold(task_id: uuid.UUID, reason: str = "", now: datetime | None = None) -> None:
     """Keep a task from running until `release`; a running one pauses within seconds.
 
-    Raises TaskNotFoundError, TaskCompleteError, RequestError.
+    Raises TaskNotFoundError, TASK_COMPLETE, RequestError.
     """
     if len(reason) > MAX_REASON:
         raise RequestError("reason", f"A reason has at most {MAX_REASON} characters.")
@@ -81,7 +81,7 @@ def hold(task_id: uuid.UUID, reason: str = "", now: datetime | None = None) -> N
 
 
 def release(task_id: uuid.UUID, now: datetime | None = None) -> None:
-    """Remove the hold; pauses of managers and of the owner stay. Raises TaskNotFoundError, TaskCompleteError."""
+    """Remove the hold; pauses of managers and of the owner stay. Raises TaskNotFoundError, TASK_COMPLETE."""
     pauses.set_cause(task_id, pauses.OPERATOR, None, now)
 
 

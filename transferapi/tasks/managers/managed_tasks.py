@@ -22,9 +22,10 @@ from endpoints.models import Endpoint, PauseRule
 from endpoints.permissions import Permission, endpoints_by_role, in_reach
 from identity import shown_names
 from identity.database_rows import row_by_id
+from identity.error_categories import RefusedError
 from identity.models import User
 from transferapi.tasks import queries
-from transferapi.tasks.errors import OwnerNotFoundError, RequestError, TaskNotFoundError, TasksNotPermittedError
+from transferapi.tasks.errors import OWNER_NOT_FOUND, TASKS_NOT_PERMITTED, RequestError, TaskNotFoundError
 from transferapi.tasks.events import FAULT_SUMMARY
 from transferapi.tasks.models import AdminCancel, Event, File, Task
 from transferapi.tasks.queries import MarkerPage, Page, TimeRange
@@ -95,9 +96,9 @@ class ManagedTaskFilter:
 def list_tasks(
     user: User, wanted: ManagedTaskFilter, after: LastKey | None = None, limit: int = 100
 ) -> tuple[list[ManagedTask], LastKey | None]:
-    """Unfinished tasks, then the ones that ended last; and the key of the next page (None: there is none).
+    """Unfinished tasks, then the ones that ended last; and the key of the next page (None if there is none).
 
-    Raises RequestError, TasksNotPermittedError, EndpointNotFoundError, NotPermittedError.
+    Raises RequestError, TASKS_NOT_PERMITTED, EndpointNotFoundError, NotPermittedError.
     """
     _check(wanted)
     if wanted.task_ids is not None:
@@ -124,7 +125,7 @@ def _check(wanted: ManagedTaskFilter) -> None:
     if wanted.is_paused is not None and not wanted.of_unfinished:
         raise RequestError("filter_is_paused", "This filter needs a filter_status within ACTIVE,INACTIVE beside it.")
     if wanted.owner_id is not None and not User.objects.filter(pk=wanted.owner_id).exists():
-        raise OwnerNotFoundError(wanted.owner_id)
+        raise RefusedError(OWNER_NOT_FOUND, ref=wanted.owner_id)
 
 
 def _check_without_endpoint(wanted: ManagedTaskFilter) -> None:
@@ -140,7 +141,7 @@ def _by_ids(user: User, task_ids: Sequence[uuid.UUID]) -> list[ManagedTask]:
     """The tasks of these ids. Missing ones and invisible ones raise the same error."""
     found = _seen(user, list(Task.objects.select_related("owner").filter(pk__in=task_ids)))
     if len(found) < len(set(task_ids)):
-        raise TasksNotPermittedError
+        raise RefusedError(TASKS_NOT_PERMITTED)
     by_id = {seen.task.pk: seen for seen in found}
     return [by_id[task_id] for task_id in dict.fromkeys(task_ids)]
 

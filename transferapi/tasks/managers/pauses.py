@@ -22,9 +22,10 @@ from endpoints.models import Endpoint, PauseRule
 from endpoints.registry import canonical_name
 from identity.clock import moment
 from identity.database_rows import query_rows
+from identity.error_categories import RefusedError
 from identity.models import User
 from transferapi.tasks import doorbell, moves, queries
-from transferapi.tasks.errors import TaskCompleteError
+from transferapi.tasks.errors import TASK_COMPLETE
 from transferapi.tasks.models import WITH_OWNERS, Task
 from transferapi.tasks.moves import PAUSED, QUEUED, PauseReason, state_of
 from transferapi.tasks.states import Phase, TaskType
@@ -106,12 +107,12 @@ def why(task: Task, now: datetime | None = None) -> PauseReason | None:
 def set_cause(task_id: uuid.UUID, key: str, text: str | None, now: datetime | None, *conditions: Q) -> None:
     """Set the cause OWNER or OPERATOR of a task under these conditions, with its text; None: remove it.
 
-    Raises TaskNotFoundError, TaskCompleteError.
+    Raises TaskNotFoundError, TASK_COMPLETE.
     """
     with transaction.atomic():
         task = queries.locked(task_id, *conditions)
         if task.phase == Phase.DONE:
-            raise TaskCompleteError(task_id)
+            raise RefusedError(TASK_COMPLETE)
         others = {place: message for place, message in task.admin_pauses.items() if place != key}
         task.admin_pauses = others if text is None else {**others, key: text}
         task.save(update_fields=["admin_pauses"])

@@ -53,6 +53,8 @@ class Mail(models.Model):
     class Meta:
         indexes = (
             models.Index(fields=["next_try_at"], condition=models.Q(next_try_at__isnull=False), name="mail_to_be_sent"),
+            # For the deletion of tasks.
+            models.Index(fields=["task"], condition=models.Q(task__isnull=False), name="mail_of_task"),
         )
 
 
@@ -107,4 +109,6 @@ class Delivery(models.Model):
             models.Index(fields=["next_try_at"], condition=models.Q(next_try_at__isnull=False), name="delivery_due"),
             models.Index(fields=["webhook", "-made_at"], name="delivery_of_webhook"),
             models.Index(fields=["made_at"], name="delivery_by_age"),
+            # For the deletion of tasks.
+            models.Index(fields=["task"], condition=models.Q(task__isnull=False), name="delivery_of_task"),
         )

@@ -30,7 +30,7 @@ class ServiceProcess(models.Model):
     version = models.CharField(max_length=64)
     #: The migrations with an effect that its code has, as "app.name".
     knows = models.JSONField(default=list)
-    #: Numbers of the moment of a relay or a shell, for `/metrics` (`upkeep.figures`); None: it has none.
+    #: Numbers of the moment of a relay or a shell, for `/metrics` (`upkeep.figures`); None if it has none.
     gauges = models.JSONField(null=True)
     started_at = models.DateTimeField()
     seen_at = models.DateTimeField()

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import uuid
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
 from django.db import models
 
 from endpoints.models import Endpoint
 from transferapi.tasks.states import Phase, Status, TaskType
+
+if TYPE_CHECKING:
+    from .files import Item
 
 #: For `select_related`: the endpoints of a task with their owners; these, and the owner of the task.
 WITH_ENDS = ("source__owner", "destination__owner")
@@ -84,7 +88,7 @@ class Task(models.Model):
     #: The way of its data where an agent has a part in it (`records.WAYS`); None: between two servers.
     data_way = models.CharField(max_length=16, null=True)
     #: While suspended: since when, the endpoint whose credential is missing, and when the credential was stored that
-    #: the task had (None: it had none). A credential with any other time lets the task continue.
+    #: the task had (None if it had none). A credential with any other time lets the task continue.
     suspended_at = models.DateTimeField(null=True)
     waits_at = models.ForeignKey(
         "endpoints.Endpoint", on_delete=models.PROTECT, related_name="+", null=True, db_index=False
@@ -120,12 +124,12 @@ class Task(models.Model):
     tidied_up_to = models.BigIntegerField(default=0, db_default=0)
 
     #: A lost worker may still write files with an id up to this: they are sent under a new temporary name and renamed
-    #: (endpoints/gridftp/third_party/pair.py, decision 0002).
+    #: (endpoints/gridftp/third_party/pair.py, docs/decisions/settlement.md).
     suspect_up_to = models.BigIntegerField(default=0)
     #: The marks of leases whose workers were lost (`records.TaskSpec.lost_marks`), with spaces between them.
     lost_marks = models.TextField(default="", db_default="")
 
-    #: The span that submitted it (`traceparent`, W3C Trace Context); None: it has no trace (`tasks.tracing`).
+    #: The span that submitted it (`traceparent`, W3C Trace Context); None if it has no trace (`tasks.task_spans`).
     trace_context = models.CharField(max_length=55, null=True)
 
     class Meta:
@@ -214,6 +218,20 @@ class Task(models.Model):
             models.Index(
                 fields=["completion_time"], condition=models.Q(phase="done", tidied=False), name="task_to_be_tidied"
             ),
+            # For the deletion of completed tasks, the oldest first (`old_records.py`).
+            models.Index(
+                fields=["completion_time"],
+                condition=models.Q(phase="done", history_deleted=True),
+                name="task_without_history",
+            ),
+            # For the deletion of endpoints: PostgreSQL looks for the tasks that refer to one.
+            models.Index(fields=["source_host"], name="task_by_any_source_host"),
+            models.Index(
+                fields=["destination_host"],
+                condition=models.Q(destination_host__isnull=False),
+                name="task_by_any_destination_host",
+            ),
+            models.Index(fields=["waits_at"], condition=models.Q(waits_at__isnull=False), name="task_waiting_at"),
             # The oldest history of a user whose tasks take too much space.
             models.Index(
                 fields=["owner", "completion_time"],
@@ -239,6 +257,11 @@ class Task(models.Model):
     def is_scanning(self) -> bool:
         """Whether the scan is not complete: it may find more files."""
         return self.items_scanned < self.items_total
+
+    @cached_property
+    def first_item(self) -> Item | None:
+        """The first item of the request; None where the items are deleted. `names.read` reads those of many tasks."""
+        return self.items.filter(position=0).first()
 
     def save(self, *args: Any, **kwargs: Any) -> None:
         """Save it; a new task gets the hosts of its endpoints."""

@@ -78,6 +78,8 @@ class PathMemory(models.Model):
 
     class Meta:
         constraints = (models.UniqueConstraint(fields=["source", "destination"], name="path_memory_of_a_pair"),)
+        # For the deletion of endpoints.
+        indexes = (models.Index(fields=["destination"], name="path_memory_to"),)
 
 
 class Run(models.Model):
@@ -102,7 +104,11 @@ class Run(models.Model):
     whole = models.BooleanField(default=False)
 
     class Meta:
-        indexes = (models.Index(fields=["source", "destination", "-ended_at"], name="run_of_a_pair"),)
+        indexes = (
+            models.Index(fields=["source", "destination", "-ended_at"], name="run_of_a_pair"),
+            # For the deletion of endpoints.
+            models.Index(fields=["destination"], name="run_to"),
+        )
 
 
 class EndpointFailure(models.Model):

@@ -31,8 +31,8 @@ from identity.http.https_client import (
     InvalidResponseError,
     ResponseTimeoutError,
     Site,
+    client_context,
 )
-from identity.http.tls_context import client_context
 from identity.vault.errors import VaultError
 from transferapi.tasks.errors import RequestError
 from transferapi.tasks.models import Delivery, Webhook
@@ -126,8 +126,10 @@ def attempt(job: DeliveryJob, now: datetime) -> DeliveryResult:
         )
     except HttpClientError as error:
         return DeliveryResult(None, _WORDS.get(type(error), NOT_HTTP))
-    except (TargetRefusedError, VaultError, RequestError) as error:
+    except (TargetRefusedError, RequestError) as error:
         return DeliveryResult(None, error.reason)
+    except VaultError as error:
+        return DeliveryResult(None, error.message)
     except Exception as error:
         log.exception("delivery %s failed within this service", job.id)
         return DeliveryResult(None, f"This service failed ({type(error).__name__}).")

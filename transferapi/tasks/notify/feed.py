@@ -3,7 +3,7 @@
 An event gets its id when it is written, and becomes visible when its transaction commits: in another order. So the
 position of a reader is not an id but a snapshot of PostgreSQL (`pg_current_snapshot()`), which shows for each
 transaction whether it had ended, and each event has its transaction (`Event.written_by`). See
-docs/decisions/0029-push.md.
+docs/decisions/webhooks-and-streams.md.
 """
 
 from __future__ import annotations

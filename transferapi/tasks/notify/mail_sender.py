@@ -19,8 +19,8 @@ from django.core.mail.backends.smtp import EmailBackend
 from django.db import transaction
 
 from identity.clock import moment
+from transferapi.tasks import task_spans
 from transferapi.tasks.models import Mail
-from transferapi.tasks.tracing import task_spans
 from transferapi.tasks.upkeep import tallies
 
 from . import mail_server
@@ -32,6 +32,9 @@ log = logging.getLogger(__name__)
 #: For so long a mail is tried: longer than a weekend. (RFC 5321 section 4.5.4.1 says 4 to 5 days at least, for mails
 #: that others have sent; ours are about tasks, and old after that.)
 GIVE_UP = timedelta(days=3)
+#: A mail that waits for so long is given up without another attempt, and so many are in one call: where the server
+#: hangs, there are fewer attempts than new mails.
+TOO_OLD, AT_ONCE = 2 * GIVE_UP, 1000
 #: For so long no other worker takes a mail that is being sent: longer than an attempt (`smtp.SENDING_SECONDS`, and the
 #: look-up and connections before it).
 CLAIM = timedelta(minutes=15)
@@ -69,6 +72,23 @@ def forget_old(now: datetime | None = None) -> int:
     return deleted
 
 
+def give_up_old(now: datetime | None = None) -> int:
+    """Give up the mails that have waited for TOO_OLD; return their number."""
+    now = moment(now)
+    old = Mail.objects.filter(next_try_at__isnull=False, created_at__lt=now - TOO_OLD)
+    with transaction.atomic():
+        mails = list(old.select_for_update(skip_locked=True, of=("self",)).select_related("user")[:AT_ONCE])
+        Mail.objects.filter(pk__in=[mail.pk for mail in mails]).update(next_try_at=None)
+    for mail in mails:
+        _report_given_up(mail, "waits", TOO_OLD)
+    return len(mails)
+
+
+def _report_given_up(mail: Mail, reason: str, after: timedelta) -> None:
+    log.error("mail %d to the user %s is given up after %s: %s", mail.pk, mail.user.username, after, reason)
+    tallies.add("mails_given_up")
+
+
 def _claim(now: datetime | None) -> Mail | None:
     """The mail that has been due for longest. Its next attempt is postponed, so that no other worker takes it."""
     with transaction.atomic():
@@ -100,8 +120,7 @@ def _try(mail: Mail, now: datetime | None) -> str:
     line = "mail %d was not sent (%s), try %d"
     log.log(logging.WARNING if reason == mail_server.RECIPIENT else logging.INFO, line, mail.pk, reason, mail.attempts)
     if moment(now) >= mail.created_at + GIVE_UP:
-        log.error("mail %d to the user %s is given up after %s: %s", mail.pk, mail.user.username, GIVE_UP, reason)
-        tallies.add("mails_given_up")
+        _report_given_up(mail, reason, GIVE_UP)
         _done(mail)
     else:
         again = moment(now) + timedelta(seconds=pause(mail.attempts))

@@ -26,11 +26,12 @@ from endpoints.addresses.openings import opened
 from endpoints.registry import canonical_name
 from identity.clock import moment
 from identity.database_rows import query_rows, row_by_id
+from identity.error_categories import NotFoundError, RefusedError
 from identity.hidden import Hidden, Secret
 from identity.http.web_address import Url, WebAddressError, parse_url
 from identity.models import User
-from identity.vault.rows import SealedTable, lock_user
-from transferapi.tasks.errors import RequestError, TooManyWebhooksError, WebhookDisabledError, WebhookNotFoundError
+from identity.vault.sealing import SealedTable, lock_user
+from transferapi.tasks.errors import TOO_MANY_WEBHOOKS, WEBHOOK_DISABLED, RequestError
 from transferapi.tasks.models import WITH_ENDS, Delivery, Task, Webhook
 from transferapi.tasks.queries import Page, page
 from transferapi.tasks.states import Status
@@ -86,7 +87,7 @@ def target_of(text: str) -> Target:
 def create(user: User, url: str, statuses: Sequence[str] | None = None) -> tuple[Webhook, Secret]:
     """Create a webhook; return it with its secret, which is shown only this once. statuses None: all of them.
 
-    Raises RequestError, TooManyWebhooksError, VaultKeyNotConfiguredError.
+    Raises RequestError, TOO_MANY_WEBHOOKS, VaultKeyNotConfiguredError.
     """
     _check_target(url)
     row = Webhook(owner=user, url=url, statuses=_statuses(statuses))
@@ -95,7 +96,7 @@ def create(user: User, url: str, statuses: Sequence[str] | None = None) -> tuple
     with transaction.atomic():
         lock_user(user.pk)
         if Webhook.objects.filter(owner=user).count() >= MAX_WEBHOOKS:
-            raise TooManyWebhooksError(MAX_WEBHOOKS)
+            raise RefusedError(TOO_MANY_WEBHOOKS, limit=MAX_WEBHOOKS)
         row.save(force_insert=True)
     return row, Secret(secret)
 
@@ -106,7 +107,7 @@ def listing(user: User) -> list[Webhook]:
 
 
 def get(user: User, ref: str) -> Webhook:
-    """A webhook of the user. Raises WebhookNotFoundError."""
+    """A webhook of the user. Raises NotFoundError."""
     return _found(Webhook.objects.filter(owner=user), ref)
 
 
@@ -121,7 +122,7 @@ def update(
 ) -> Webhook:
     """Change the given fields. A webhook that is enabled again gets the changes from then on.
 
-    Raises WebhookNotFoundError, RequestError.
+    Raises NotFoundError, RequestError.
     """
     if url is not None:
         _check_target(url)
@@ -147,18 +148,18 @@ def disable(row: Webhook, why: str, now: datetime) -> None:
 
 
 def delete(user: User, ref: str) -> None:
-    """Delete the webhook with its deliveries. Raises WebhookNotFoundError."""
+    """Delete the webhook with its deliveries. Raises NotFoundError."""
     get(user, ref).delete()
 
 
 def send_test(user: User, ref: str, now: datetime | None = None) -> Delivery:
     """Send a test message at once, also during a pause after failures.
 
-    Raises WebhookNotFoundError, WebhookDisabledError, RequestError.
+    Raises NotFoundError, WEBHOOK_DISABLED, RequestError.
     """
     row = get(user, ref)
     if row.disabled_at is not None:
-        raise WebhookDisabledError
+        raise RefusedError(WEBHOOK_DISABLED)
     if Delivery.objects.filter(webhook=row, next_try_at__isnull=False).count() >= MAX_WAITING:
         raise RequestError("webhook", "Too much waits to be sent to it already.", "ClientError.LimitExceeded")
     now = moment(now)
@@ -170,12 +171,12 @@ def send_test(user: User, ref: str, now: datetime | None = None) -> Delivery:
 
 
 def deliveries(user: User, ref: str, *, limit: int = 10, offset: int = 0) -> Page[Delivery]:
-    """Sent and waiting deliveries, the newest first. Raises WebhookNotFoundError."""
+    """Sent and waiting deliveries, the newest first. Raises NotFoundError."""
     return page(Delivery.objects.filter(webhook=get(user, ref)).order_by("-made_at", "-pk"), limit, offset)
 
 
 def _found(among: models.QuerySet[Webhook], ref: str) -> Webhook:
-    return row_by_id(among, ref, WebhookNotFoundError(ref))
+    return row_by_id(among, ref, NotFoundError(ref, "webhook"))
 
 
 def _check_target(url: str) -> None:

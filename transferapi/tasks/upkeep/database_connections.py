@@ -19,7 +19,7 @@ class Connections(NamedTuple):
     needed: int
 
     def shortage(self) -> str:
-        """A sentence where fewer are allowed than needed; "": there are enough."""
+        """A sentence where fewer are allowed than needed; "" if there are enough."""
         if self.needed <= self.use.allowed:
             return ""
         return (

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
+from django.apps import apps
 from django.db import DatabaseError, InterfaceError, transaction
 
 from endpoints.gridftp.agent.tunnel.multiplexer import Ended
@@ -21,7 +22,7 @@ from endpoints.gridftp.faults import Kind
 from identity.database_rows import execute, query_rows
 from transferapi.tasks.endpoint_failures import KNOWN
 
-from . import database_connections, last_backup, process_use, rounds
+from . import database_connections, last_backup, process_use
 from .worker_reports import GONE_SECONDS
 
 #: Seconds for all questions together, and for one.
@@ -151,11 +152,9 @@ def _tallies() -> Figures:
 
 
 def _rounds() -> Figures:
-    late = "extract(epoch FROM clock_timestamp() - next_at)"
-    # After a rollback, nobody does a job that only the newer version has.
+    # Those of a job that no worker has any more are deleted by the workers (`rounds.forget_abandoned`).
     rows = query_rows(
-        f"SELECT name, {late} FROM tasks_round WHERE isfinite(next_at) AND name = ANY(%s)",  # noqa: S608 - no input
-        [list(rounds.INTERVALS)],
+        "SELECT name, extract(epoch FROM clock_timestamp() - next_at) FROM tasks_round WHERE isfinite(next_at)"
     )
     return {"round_overdue_seconds": {(name,): max(0.0, float(late)) for name, late in rows}}
 
@@ -282,6 +281,22 @@ def _connections() -> Figures:
     }
 
 
+def _sizes() -> Figures:
+    """Octets of the database and of each table of this service, with its indexes; rows that VACUUM has yet to clear."""
+    tables = [model._meta.db_table for model in apps.get_models(include_auto_created=True)]
+    rows = query_rows(
+        """SELECT s.relname, pg_total_relation_size(s.relid), s.n_dead_tup FROM pg_stat_user_tables s
+            WHERE s.schemaname = current_schema() AND s.relname = ANY(%s)""",
+        [tables],
+    )
+    [(octets,)] = query_rows("SELECT pg_database_size(current_database())")
+    return {
+        "database_bytes": {(): float(octets)},
+        "table_bytes": {(name,): float(size) for name, size, _ in rows},
+        "table_dead_rows": {(name,): float(dead) for name, _, dead in rows},
+    }
+
+
 def _backup() -> Figures:
     return {"backup_age_seconds": {(): last_backup.age()}}
 
@@ -303,4 +318,5 @@ QUESTIONS: Mapping[str, Callable[[], Figures]] = MappingProxyType({
     "connections": _connections,
     "processes": _processes,
     "endpoints": _failing,
+    "sizes": _sizes,
 })  # fmt: skip

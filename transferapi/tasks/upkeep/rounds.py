@@ -6,11 +6,13 @@ time further ahead than one interval was written before that clock was set back,
 
 A job whose work the database shows (`Work`) has a short interval while there is some, and else a long one, for what the
 question does not see. One statement asks for all of it, so that an instance without work asks little.
+
+The jobs are declared in `workers.rounds`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -41,21 +43,8 @@ class Interval(NamedTuple):
     work: Work | None = None
 
 
-#: The periodic jobs of this version. Another version may have written rows of other jobs.
-INTERVALS: Mapping[str, Interval] = {
-    "sweep": Interval(2.0, 10.0, Work.TASKS),
-    "pauses": Interval(2.0, 300.0, Work.TASKS),
-    "renew": Interval(2.0, 300.0, Work.TASKS),
-    "timers": Interval(5.0, 300.0, Work.TIMERS),
-    "mails": Interval(3.0, 300.0, Work.MAILS),
-    "webhooks": Interval(2.0, 300.0, Work.DELIVERIES),
-    "tidy": Interval(10.0, 120.0, Work.TASKS),
-    "give_back": Interval(5.0, 300.0, Work.ENDED_TASKS),
-    "uploads": Interval(30.0),
-    "tidy_tokens": Interval(60.0),
-    "institutions": Interval(3600.0),
-    "tidy_relays": Interval(3600.0),
-}
+#: Seconds after which a job of another version counts as one that no worker does any more.
+ABANDONED = 300.0
 
 
 class Poll(NamedTuple):
@@ -96,6 +85,17 @@ def sweep_when_a_lease_ends() -> None:
     """
     execute(_HASTEN)
 
+
+def forget_abandoned(names: Iterable[str]) -> None:
+    """Delete the rounds of jobs other than these that no worker has done for minutes: only another version has them.
+
+    If one is deleted too early, the next worker that has the job writes its row again, and does the job at once.
+    """
+    execute(_FORGET, [list(names), ABANDONED])
+
+
+_FORGET = """
+    DELETE FROM tasks_round WHERE name <> ALL(%s) AND next_at < clock_timestamp() - make_interval(secs => %s)"""
 
 _HASTEN = """
     UPDATE tasks_round round SET next_at = lease.ends

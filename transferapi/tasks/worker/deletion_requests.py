@@ -12,9 +12,10 @@ from datetime import datetime
 from django.db import transaction
 
 from identity.clock import moment
+from identity.error_categories import RefusedError
 from identity.models import User
 from transferapi.tasks import doorbell, events, moves, queries
-from transferapi.tasks.errors import NothingToConfirmError
+from transferapi.tasks.errors import NOTHING_TO_CONFIRM
 from transferapi.tasks.models import Task
 from transferapi.tasks.notify.mails import task as task_mails
 from transferapi.tasks.records import ANSWER, CONFIRMED, REFUSED
@@ -63,11 +64,11 @@ def waits(task: Task) -> bool:
 
 
 def answer(user: User, task_id: uuid.UUID, *, delete: bool, now: datetime | None = None) -> None:
-    """Confirm or refuse the deletion, and queue the task again. Raises TaskNotFoundError, NothingToConfirmError."""
+    """Confirm or refuse the deletion, and queue the task again. Raises TaskNotFoundError, NOTHING_TO_CONFIRM."""
     with transaction.atomic():
         task = queries.locked(task_id, queries.of_owner(user))
         if not waits(task):
-            raise NothingToConfirmError
+            raise RefusedError(NOTHING_TO_CONFIRM)
         now = moment(now)
         said = "confirmed the deletion of extra files." if delete else "refused the deletion of extra files."
         answered = {**task.options, ANSWER: CONFIRMED if delete else REFUSED}

@@ -25,7 +25,7 @@ MAX_PER_USER = 3
 MAX_SILENT = 3
 #: Sessions to each endpoint of a task: the least that it needs, and the most that it gets.
 MIN_SESSIONS, WANTED_SESSIONS = 3, 9
-#: The most for a task from a server to an agent: small files need many, which wait most of the time (decision 0054).
+#: The most for a task from a server to an agent: small files need many, which mostly wait (docs/decisions/agents.md).
 TO_AGENT_SESSIONS = 65
 
 Share = tuple[uuid.UUID, str]

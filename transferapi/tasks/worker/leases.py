@@ -4,7 +4,7 @@ Locks are taken in one order: turns (advisory), batches of the task (advisory), 
 
 A heartbeat waits for no transaction of its worker: `hold` locks the lease row against an acquisition (FOR KEY SHARE
 against FOR UPDATE), and not against an update of its time. `acquire` does not wait for a row that is locked: somebody
-lives who holds it. See docs/decisions/0093-leases-and-clocks.md.
+lives who holds it. See docs/decisions/leases-and-fence.md.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from enum import Enum
 from django.conf import settings
 from django.db import connection, transaction
 
+from endpoints import protocols
 from endpoints.gridftp.faults import Side
 from endpoints.models import Endpoint
 from endpoints.network_use import limits
@@ -40,7 +41,7 @@ from .endpoint_access import AccessRefusal, accesses
 from .fair_share import MAX_PER_USER, Runnable, SchedulerSnapshot, waiting_keys
 from .losses import Loss
 
-#: Five heartbeats of the engine. See docs/decisions/0068-outages.md, Takeover.
+#: Five heartbeats of the engine. See docs/decisions/leases-and-fence.md, Takeover.
 TTL = timedelta(seconds=5)
 
 #: The phases of tasks that a worker may take.
@@ -87,9 +88,9 @@ class Grant:
     accesses: Mapping[Side, Access]
     #: Another worker had the task, and was lost.
     taken_over: bool = False
-    #: The span that submitted the task; None: it has no trace.
+    #: The span that submitted the task; None if it has no trace.
     trace_context: str | None = None
-    #: The database's time from which the lease lasts, for the clock of the slice; None: there will be no slice.
+    #: The database's time from which the lease lasts, for the clock of the slice; None if there will be no slice.
     reading: ClockReading | None = None
 
 
@@ -158,8 +159,11 @@ def _held_after_all(task: Task, lost: Loss | None, now: datetime) -> LeaseRefusa
 
 
 def _put_off(task: Task, lost: Loss | None, now: datetime) -> LeaseRefusal | None:
-    """Pause a task that was queued when a pause rule came, or whose worker was lost since; let one wait with which
-    workers were lost several times in a row."""
+    """Pause the task, or put it off, if it must not run now. Returns the reason, or None if it may run.
+
+    A pause rule may have come while the task was queued, or since its worker was lost. A task with which several
+    workers were lost in a row waits (`losses`).
+    """
     try:
         if why := pauses.why(task, now):
             moves.pause(task.pk, moves.state_of(task), why, now, lost.changes if lost else None)
@@ -228,13 +232,14 @@ def _spec(task: Task, sessions: int, nonce: int) -> TaskSpec:
 
 def _endpoint(endpoint: Endpoint) -> TaskEndpoint:
     host = endpoint.host or endpoint
+    protocol = protocols.of_endpoint(host)
     return TaskEndpoint(
         str(endpoint.pk),
         canonical_name(endpoint),
         host_id=str(host.pk),
         root=endpoint.host_path.rstrip("/") if endpoint.host else None,
         personal=host.personal,
-        streamed=any(server.scheme in ("sftp", "ftpes") for server in host.servers.all()),
+        streamed=protocol is not None and protocol.streamed,
         **limits(host)._asdict(),
     )
 

@@ -26,13 +26,13 @@ from endpoints.gridftp.faults import Fault, Kind
 from endpoints.models import Endpoint
 from endpoints.registry import canonical_name
 from identity.clock import moment
+from identity.gsi.printable import translatable
 from identity.languages import ENGLISH, speaking
 from identity.vault.store import CredentialInfo
 from transferapi.tasks import events, moves, queries
 from transferapi.tasks.forecast import services as forecasts
 from transferapi.tasks.forecast.pace import Pace
 from transferapi.tasks.models import Event, Task
-from transferapi.tasks.notify import reasons
 from transferapi.tasks.notify.mails import task as task_mails
 from transferapi.tasks.states import Phase
 
@@ -46,7 +46,7 @@ NOTICE = timedelta(minutes=30)
 LOOKS = timedelta(minutes=1)
 #: A forecast may be too short by this factor.
 DOUBT = 4.0
-NONE_VALID = "There is none that is valid now."
+NONE_VALID = translatable("There is none that is valid now.")
 #: The page that activates an endpoint, and the path of the API.
 PAGE = "/endpoints/{}/activate"
 ACTIVATE = "/v0.10/endpoint/{}/activate"
@@ -104,10 +104,7 @@ def _why(task: Task, waits_at: Endpoint, fault: Fault) -> str:
     if fault.kind is Kind.AUTH:
         text = _("%(endpoint)s refused the login; the task waits for another credential.") % where
     else:
-        text = (
-            _("The task waits for a credential for %(endpoint)s.") % where
-            + f" {reasons.said(fault.advice or NONE_VALID)}"
-        )
+        text = _("The task waits for a credential for %(endpoint)s.") % where + f" {_(fault.advice or NONE_VALID)}"
     others = [end for end in task.ends.values() if end.pk != waits_at.pk and not _active(task, end)]
     needs = _("%(endpoint)s needs one, too.")
     also = "".join(f" {needs % {'endpoint': _where(task, end)}} {_who_renews(task, end)}" for end in others)

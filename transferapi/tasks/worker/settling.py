@@ -7,6 +7,7 @@ The task's counters change by as much as the rows change, so that they add up wh
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,7 +17,7 @@ from typing import Any, NamedTuple
 from endpoints.gridftp.faults import Fault, Kind, Side
 from endpoints.gridftp.ranges import RangeSet
 from identity.database_rows import execute, query_rows
-from transferapi.tasks import events
+from transferapi.tasks import events, standstill
 from transferapi.tasks.models import WITH_ENDS, Task
 from transferapi.tasks.records import FaultedFile, FaultedItem, PartialFile, SettledFile, Settlement, SkippedSource
 from transferapi.tasks.states import FileKind, FileState
@@ -229,14 +230,16 @@ def _count(
     checksummed: int = 0,
     retry_at: datetime | None = None,
 ) -> None:
-    """Add to the task's counters. A fault is its status until the next progress.
+    """Add to the task's counters. A fault is its status until the next progress that stays.
 
     The deadline moves with progress that stays: settled files, and octets beyond the most that there have been.
     """
     kind, count = Counter(fault.kind for fault in faults).most_common(1)[0] if faults else (None, 0)
     worst = next((fault for fault in faults if fault.kind is kind), None)
+    status = _status(task_id, worst, count, retry_at, now) if worst else {"code": None, "advice": None, "stalls": None}
     execute(_COUNT, {
         **changes._asdict(),
+        **status,
         "task": task_id,
         "now": now,
         "progressed": progressed,
@@ -246,14 +249,19 @@ def _count(
         "checksummed": checksummed,
         "faults": len(faults),
         "quiet": progressed and not worst,
-        "code": kind and kind.value,
-        "advice": _sentence(task_id, worst, count, retry_at) if worst else None,
     })  # fmt: skip
 
 
-def _sentence(task_id: uuid.UUID, fault: Fault, count: int, retry_at: datetime | None) -> str:
+def _status(
+    task_id: uuid.UUID, fault: Fault, files: int, retry_at: datetime | None, now: datetime
+) -> dict[str, str | None]:
+    """The status of a task by this fault of so many files. stalls: the record for a task that does not go on."""
     task = Task.objects.select_related(*WITH_ENDS).get(pk=task_id)
-    return troubles.sentence(task, fault, retry_at, what=f"{count} file{'' if count == 1 else 's'}")
+    begun = standstill.since(task, fault.kind, now)
+    what = f"{files} file{'' if files == 1 else 's'}"
+    advice = troubles.sentence(task, fault, retry_at, what=what, since=begun if begun < now else None)
+    stalls = json.dumps(troubles.of_files(task, fault, retry_at, now)) if retry_at else None
+    return {"code": fault.kind.value, "advice": advice, "stalls": stalls}
 
 
 def _earliest(moments: Iterable[datetime | None]) -> datetime | None:
@@ -388,7 +396,9 @@ _SKIPPED = """
         %(codes)s::varchar[], %(details)s::text[]) AS given(kind, source, destination, key, code, details)
     ON CONFLICT (task_id, key) DO NOTHING RETURNING key"""
 
-_COUNT = """
+#: Progress that stays: settled files, and octets beyond the most that there have been.
+_KEPT = "(%(settled)s OR %(progressed)s AND bytes_transferred + %(moved)s::numeric > bytes_kept)"
+_COUNT = f"""
     UPDATE tasks_task SET
         files = files + %(files)s, files_transferred = files_transferred + %(transferred)s,
         files_skipped = files_skipped + %(skipped)s, files_failed = files_failed + %(failed)s,
@@ -398,9 +408,12 @@ _COUNT = """
         skipped_errors = skipped_errors + %(skipped_errors)s, bytes_checksummed = bytes_checksummed + %(checksummed)s,
         last_progress_at = CASE WHEN %(progressed)s THEN %(now)s ELSE last_progress_at END,
         bytes_kept = greatest(bytes_kept, least(bytes_transferred + %(moved)s::numeric, 9223372036854775807)),
-        deadline = CASE WHEN NOT deadline_is_fixed
-                AND (%(settled)s OR %(progressed)s AND bytes_transferred + %(moved)s::numeric > bytes_kept)
+        deadline = CASE WHEN NOT deadline_is_fixed AND {_KEPT}
             THEN greatest(deadline, %(now)s + %(grace)s) ELSE deadline END,
-        nice_status = CASE WHEN %(quiet)s THEN NULL ELSE coalesce(%(code)s, nice_status) END,
-        nice_status_details = CASE WHEN %(quiet)s THEN NULL ELSE coalesce(%(advice)s, nice_status_details) END
-    WHERE id = %(task)s"""
+        nice_status = CASE WHEN %(quiet)s AND {_KEPT} THEN NULL ELSE coalesce(%(code)s, nice_status) END,
+        nice_status_details = CASE WHEN %(quiet)s AND {_KEPT} THEN NULL
+            ELSE coalesce(%(advice)s, nice_status_details) END,
+        trouble = CASE WHEN {_KEPT} THEN trouble - '{standstill.OF_FILES}'
+            WHEN %(stalls)s::jsonb IS NULL THEN trouble
+            ELSE coalesce(trouble, '{{}}') || jsonb_build_object('{standstill.OF_FILES}', %(stalls)s::jsonb) END
+    WHERE id = %(task)s"""  # noqa: S608 (constants)

@@ -87,7 +87,7 @@ def suspend(
 ) -> None:
     """Make the task INACTIVE: a person must act. A task that was canceled meanwhile ends instead.
 
-    had_credential: when the unusable credential was stored; any other lets the task continue. None: there was none.
+    had_credential: when the unusable credential was stored; any other lets the task continue. None if there was none.
     """
     with hold(task_id, epoch, now, to_end=True) as now:
         if not moves.end_if_canceled(task_id, now):

@@ -15,7 +15,7 @@ from django.db.models import F
 
 from endpoints.gridftp.faults import Fault, Kind, Side
 from endpoints.registry import canonical_name
-from transferapi.tasks import endpoint_failures, events
+from transferapi.tasks import endpoint_failures, events, standstill
 from transferapi.tasks.models import WITH_ENDS, Task
 
 from .leases import hold
@@ -43,12 +43,25 @@ _TITLES = {
 }
 
 
-def sentence(task: Task, fault: Fault, retry_at: datetime | None, *, what: str = "") -> str:
-    """The fault as a sentence. task: with WITH_ENDS. what: "3 files", for example; "": the endpoint itself."""
+def of_files(task: Task, fault: Fault, retry_at: datetime, now: datetime) -> dict[str, str]:
+    """The record of a fault of files that keeps the task from going on, for the key OF_FILES of `Task.trouble`."""
+    code = fault.kind.value
+    since = standstill.since(task, code, now)
+    return {"code": code, "side": fault.side.value, "since": since.isoformat(), "until": retry_at.isoformat()}
+
+
+def sentence(
+    task: Task, fault: Fault, retry_at: datetime | None, *, what: str = "", since: datetime | None = None
+) -> str:
+    """The fault as a sentence. task: with WITH_ENDS. what: "3 files", for example; "": the endpoint itself.
+
+    since: the time of the first attempt that failed, where there were several.
+    """
     parts = [_title(fault.kind), _where(task, fault), f" on {what}" if what else ""]
     words = _shortened(events.printable(fault.raw))
     head = f"{''.join(parts)}: {words}" if words else "".join(parts)
-    then = f" It is tried again at {retry_at:%Y-%m-%d %H:%M:%S} UTC." if retry_at else ""
+    begun = f"has failed since {since:%Y-%m-%d %H:%M:%S} UTC, and " if since else ""
+    then = f" It {begun}is tried again at {retry_at:%Y-%m-%d %H:%M:%S} UTC." if retry_at else ""
     advice = f" {fault.advice}" if fault.advice and fault.advice != fault.raw else ""
     return events.printable(f"{head.rstrip('.')}.{then}{advice}")
 
@@ -68,16 +81,18 @@ def endpoint_failed(
     """
     with hold(task_id, epoch, now) as now:
         task = Task.objects.select_related(*WITH_ENDS).get(pk=task_id)
-        text = sentence(task, fault, retry_at)
-        seen, tries, since = _seen(task.trouble or {}, fault, now)
+        begun = standstill.since(task, fault.kind, now)
+        text = sentence(task, fault, retry_at, since=begun if begun < now else None)
+        seen, tries, first = _seen(task.trouble or {}, fault, now)
         away = (task.trouble or {}).get("away", {})
         status = {"code": fault.kind, "side": fault.side, "lanes": lanes, "until": retry_at.isoformat(), "away": away}
+        status["since"] = begun.isoformat()
         endpoint_failures.failed(task, fault, now)
         Task.objects.filter(pk=task_id).update(
             faults=F("faults") + 1, nice_status=fault.kind, nice_status_details=text, trouble={**status, "seen": seen}
         )
         if tries & (tries - 1) == 0:
-            often = f" Met {tries} times since {since:%Y-%m-%d %H:%M:%S} UTC." if tries > 1 else ""
+            often = f" Met {tries} times since {first:%Y-%m-%d %H:%M:%S} UTC." if tries > 1 else ""
             details = "\n".join(filter(None, (fault.advice, fault.raw)))
             events.append_bounded(task_id, [events.NewEvent(fault.kind, text + often, details, is_error=True)], now)
 
@@ -106,6 +121,7 @@ def agent_gone(task: Task, fault: Fault, since: datetime, look_at: datetime, now
     away = known.get("away", {})
     text = events.printable(_away_text(task, fault, datetime.fromisoformat(away.get(fault.side, since.isoformat()))))
     status = {"code": fault.kind, "side": fault.side, "lanes": False, "until": look_at.isoformat()}
+    status["since"] = away.get(fault.side, since.isoformat())
     there = {"seen": known.get("seen", {}), "away": {fault.side: since.isoformat(), **away}}
     Task.objects.filter(pk=task.pk).update(
         nice_status=fault.kind, nice_status_details=text, trouble={**status, **there}
@@ -131,14 +147,6 @@ def _agents_back(task: Task, sides: Sequence[Side], now: datetime) -> None:
     told = [_where(task, Fault(Kind.AGENT_AWAY, side)) for side in back]
     text = "The computer{} is connected again; the task goes on where it was."
     events.append_bounded(task.pk, [events.NewEvent("RESUMED", text.format(where)) for where in told], now)
-
-
-def seconds_to_next_try(task: Task, now: datetime) -> int:
-    """The time until an endpoint is tried again, where the status of the task shows its fault; else -1."""
-    known = task.trouble or {}
-    if task.nice_status is None or known.get("code") != task.nice_status:
-        return -1
-    return max(0, round((datetime.fromisoformat(str(known["until"])) - now).total_seconds()))
 
 
 def _seen(known: dict[str, Any], fault: Fault, now: datetime) -> tuple[dict[str, Any], int, datetime]:

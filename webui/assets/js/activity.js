@@ -17,7 +17,7 @@ const shown = new Map();
 
 function onTask(task) {
   const row = document.querySelector(`tr[data-task="${CSS.escape(task.task_id)}"]`);
-  const state = [task.status, task.is_paused, task.nice_status === "Queued", task.files > 0].join();
+  const state = [task.status, task.is_paused, task.nice_status, task.files > 0].join();
   const before = shown.get(task.task_id);
   shown.set(task.task_id, state);
   if (isDone(task)) rates.delete(task.task_id);
@@ -31,9 +31,12 @@ function showNumbers(row, task) {
   const now = known.add(task.bytes_transferred);
   const scanning = task.subtasks_total === task.files + 1 && task.subtasks_pending > task.files - task.files_transferred - task.files_skipped;
   const say = row.querySelector("[data-field=say]");
-  if (!scanning && say && now !== null) say.textContent = `${octets(task.bytes_transferred)} · ${rate(now)}`;
   const bar = row.querySelector("[data-field=percent]");
-  if (!scanning && bar && task.files) bar.value = Math.min(99, Math.max(bar.hasAttribute("value") ? bar.value : 0, (100 * (task.files_transferred + task.files_skipped)) / task.files));
+  const total = Number(bar?.dataset.total ?? 0);
+  const done = octets(task.bytes_transferred);
+  if (!scanning && say && now !== null) say.textContent = `${total > task.bytes_transferred ? t("{done} of {all}", { done, all: octets(total) }) : done} · ${rate(now)}`;
+  // A file that is sent again from its start takes its octets back: the bar goes back, too.
+  if (!scanning && bar && task.files) bar.value = Math.min(99, total ? (100 * task.bytes_transferred) / total : (100 * (task.files_transferred + task.files_skipped + (task.files_failed ?? 0))) / task.files);
 }
 
 let ready = false;

@@ -1,4 +1,5 @@
 // Calls of the REST interface with the session of the page.
+import { showSignedOut } from "./session.js";
 import { t } from "./words.js";
 
 /** An answer that is an error: its status, its code, its message and the id of the request. */
@@ -38,6 +39,10 @@ export async function api(method, path, body, { signal, params } = {}) {
     throw new ApiError(0, {});
   }
   const found = await answer.json().catch(() => ({}));
-  if (!answer.ok) throw new ApiError(answer.status, found, answer.headers.get("WWW-Authenticate") ?? "");
+  if (!answer.ok) {
+    const error = new ApiError(answer.status, found, answer.headers.get("WWW-Authenticate") ?? "");
+    if (answer.status === 401 && !error.domains) showSignedOut();
+    throw error;
+  }
   return found;
 }

@@ -1,5 +1,5 @@
 // Dialogs and toasts.
-import { all, setSingleKeys, shortcutsOf, singleKeys } from "./actions.js";
+import { all, keyName, setSingleKeys, shortcutsOf, singleKeys } from "./actions.js";
 import { el, icon } from "./dom.js";
 import { t } from "./words.js";
 
@@ -66,9 +66,6 @@ export function showHelp() {
   const choice = el("label", { class: "check" }, box, el("span", {}, t("Letters and signs alone are shortcuts, too")));
   openDialog(t("Keyboard shortcuts"), el("div", { class: "stack-s" }, ...parts, choice));
 }
-
-const KEYS = { ArrowUp: "↑", ArrowDown: "↓", ArrowLeft: "←", ArrowRight: "→", " ": "Space", Delete: "Del" };
-const keyName = (key) => key.split("+").map((part) => KEYS[part] ?? part).join(" + ");
 
 /** Forms with `data-confirm`: ask first. The texts are attributes of the form. */
 document.addEventListener("submit", async (event) => {

@@ -1,54 +1,60 @@
-// The latest tasks, below the panes. They are asked for while one of them is active and the page is seen.
-import { api } from "./api.js";
-import { el, icon, nameOf } from "./dom.js";
-import { octets, timeElement } from "./format.js";
-import { t } from "./words.js";
+// The latest tasks, below the panes, as the service writes them. They are asked for while the page is seen.
+import { localTimes } from "./format.js";
+import { showLost, showSignedOut } from "./session.js";
 
-const FIELDS = "task_id,label,type,status,nice_status,is_paused,source_endpoint_display_name,destination_endpoint_display_name,bytes_transferred,files_transferred,files,request_time,canceled_by_admin,fatal_error,subtasks_skipped_errors";
-const SECONDS = 3;
+/** Seconds between two looks: while a task is in progress, or the service was not reached; and otherwise. */
+const [BUSY, IDLE] = [3, 30];
 
 export class Dock {
-  /** states: key -> {icon, word}, as the page shows states. */
-  constructor(root, states, changed) {
-    Object.assign(this, { root, states, changed, ended: null });
+  /** changed(): called when a task has ended; back(): when the service is reached again. */
+  constructor(root, changed, back) {
+    Object.assign(this, { root, changed, back, running: new Set(), lost: false });
     document.addEventListener("visibilitychange", () => document.hidden || this.look());
+    addEventListener("offline", () => this.away());
+    addEventListener("online", () => this.look());
   }
 
   async look() {
     clearTimeout(this.timer);
-    const found = await api("GET", "/v0.10/task_list", undefined, { params: { limit: 4, orderby: "request_time DESC", fields: FIELDS } }).catch(() => null);
-    if (found) this.show(found.DATA);
-    const busy = !found || found.DATA.some((one) => one.status === "ACTIVE");
-    if (busy && !document.hidden) this.timer = setTimeout(() => this.look(), SECONDS * 1000);
+    const rows = await this.ask();
+    if (rows) this.show(rows);
+    const busy = !rows || this.running.size > 0;
+    clearTimeout(this.timer);
+    if (!document.hidden && !this.over) this.timer = setTimeout(() => this.look(), (busy ? BUSY : IDLE) * 1000);
   }
 
-  show(tasks) {
-    this.root.hidden = !tasks.length;
-    const rows = tasks.map((task) => this.row(task));
-    if (rows.map((row) => row.textContent).join("\n") !== [...this.root.children].map((row) => row.textContent).join("\n")) this.root.replaceChildren(...rows);
-    const ended = new Set(tasks.filter((one) => one.status !== "ACTIVE").map((one) => one.task_id));
-    if (this.ended && [...ended].some((id) => this.known.has(id) && !this.ended.has(id))) this.changed();
-    this.ended = ended;
-    this.known = new Set(tasks.map((one) => one.task_id));
+  /** The rows; null where the service did not answer. */
+  async ask() {
+    const answer = await fetch("/activity/latest", { headers: { Accept: "text/html" }, credentials: "same-origin" }).catch(() => null);
+    if (!answer || answer.status >= 500) return this.away();
+    if (this.lost) {
+      this.lost = false;
+      showLost(false);
+      this.back();
+    }
+    if (answer.redirected) {
+      // The page to sign in.
+      this.over = true;
+      showSignedOut();
+      return null;
+    }
+    return answer.ok ? answer.text() : null;
   }
 
-  row(task) {
-    const key = stateOf(task);
-    const state = this.states[key] ?? { icon: "activity", word: task.status };
-    const between = task.type === "DELETE" ? task.source_endpoint_display_name : `${task.source_endpoint_display_name} → ${task.destination_endpoint_display_name}`;
-    return el("div", { class: "row" },
-      el("span", { class: `chip ${key}` }, icon(state.icon, 16), state.word),
-      el("a", { class: "cut", href: `/activity/${task.task_id}` }, nameOf(task.label || (task.type === "DELETE" ? t("Deletion") : t("Transfer")))),
-      el("span", { class: "cut soft" }, nameOf(between)),
-      el("span", { class: "number soft" }, task.type === "DELETE" ? "" : octets(task.bytes_transferred)),
-      el("span", { class: "soft nowrap" }, timeElement(task.request_time)));
+  away() {
+    this.lost = true;
+    showLost(true);
+    return null;
   }
-}
 
-function stateOf(task) {
-  if (task.status === "SUCCEEDED") return task.subtasks_skipped_errors ? "skips" : "done";
-  if (task.status === "FAILED") return task.fatal_error?.code === "CANCELED" ? "canceled" : "failed";
-  if (task.status === "INACTIVE") return "needs-you";
-  if (task.is_paused) return "paused";
-  return "active";
+  show(rows) {
+    const fresh = new DOMParser().parseFromString(rows, "text/html").getElementById("dock");
+    if (!fresh) return;
+    localTimes(fresh);
+    if (fresh.textContent !== this.root.textContent) this.root.replaceChildren(...fresh.childNodes);
+    this.root.hidden = !this.root.children.length;
+    const over = [...this.root.querySelectorAll("[data-over]")].map((row) => row.dataset.task);
+    if (over.some((id) => this.running.has(id))) this.changed();
+    this.running = new Set([...this.root.querySelectorAll("[data-task]:not([data-over])")].map((row) => row.dataset.task));
+  }
 }

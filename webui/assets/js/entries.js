@@ -22,7 +22,7 @@ export async function list(endpoint, path, signal, arrived = () => {}) {
   if (!answer.ok) throw new ApiError(answer.status, await answer.json().catch(() => ({})));
   const reader = answer.body.getReader();
   const decoder = new TextDecoder();
-  const found = { path, entries: [] };
+  const found = { path, writable: true, entries: [] };
   let text = "";
   let end = null;
   for (let done = false, value; !done;) {
@@ -33,7 +33,7 @@ export async function list(endpoint, path, signal, arrived = () => {}) {
     // A line of JSON holds no line feed: all complete lines are parsed at once.
     const lines = JSON.parse(`[${text.slice(0, until).replaceAll("\n", ",")}]`);
     text = text.slice(until + 1);
-    if (lines[0].DATA_TYPE === "listing") found.path = lines.shift().path;
+    if (lines[0].DATA_TYPE === "listing") ({ path: found.path, writable: found.writable = true } = lines.shift());
     if (lines.length && lines.at(-1).DATA_TYPE !== "file") end = lines.pop();
     const fresh = lines.map(entryOf);
     for (const entry of fresh) found.entries.push(entry);
@@ -84,6 +84,18 @@ export function merged(one, two, column, descending) {
   }
   while (at < one.length) made.push(one[at++]);
   return made;
+}
+
+/** The entries of a folder that was listed again: one that is as before is the same object, so that its row stays. */
+export function renewed(before, entries) {
+  const known = new Map(before.map((one) => [one.name, one]));
+  const isSame = (one, two) => one.folder === two.folder && one.size === two.size && one.modified === two.modified && one.link === two.link;
+  return entries.map((entry) => {
+    const old = known.get(entry.name);
+    if (!old || !isSame(old, entry)) return entry;
+    known.delete(entry.name);
+    return old;
+  });
 }
 
 /** Those that are shown. */

@@ -35,10 +35,14 @@ const SHORT = new Intl.DateTimeFormat(LANGUAGE, { dateStyle: "medium", timeStyle
 const TODAY = new Intl.DateTimeFormat(LANGUAGE, { timeStyle: "short" });
 const LONG = new Intl.DateTimeFormat(LANGUAGE, { dateStyle: "full", timeStyle: "long" });
 
-/** A time in the reader's zone; of today, the time alone. */
-export function when(time) {
+const SHORT_EXACT = new Intl.DateTimeFormat(LANGUAGE, { dateStyle: "medium", timeStyle: "medium" });
+const TODAY_EXACT = new Intl.DateTimeFormat(LANGUAGE, { timeStyle: "medium" });
+
+/** A time in the reader's zone; of today, the time alone. exact: with seconds. */
+export function when(time, exact = false) {
   const now = new Date();
-  return (time.toDateString() === now.toDateString() ? TODAY : SHORT).format(time);
+  const [today, other] = exact ? [TODAY_EXACT, SHORT_EXACT] : [TODAY, SHORT];
+  return (time.toDateString() === now.toDateString() ? today : other).format(time);
 }
 
 /** Show all `<time data-when>` below an element in the reader's zone, with UTC in the title. */
@@ -47,7 +51,7 @@ export function localTimes(root = document) {
     const time = new Date(shown.dateTime);
     if (Number.isNaN(time.valueOf())) continue;
     const utc = `${time.toISOString().slice(0, 19).replace("T", " ")} UTC`;
-    shown.textContent = when(time);
+    shown.textContent = when(time, shown.dataset.when === "seconds");
     shown.title = `${LONG.format(time)}\n${utc}`;
     shown.removeAttribute("data-when");
   }

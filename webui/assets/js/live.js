@@ -1,8 +1,8 @@
 // Live events of tasks: a stream of server-sent events, with polling where no stream is possible.
 import { api } from "./api.js";
-import { el, icon } from "./dom.js";
 import { duration } from "./format.js";
 import { Idiomorph } from "./idiomorph.js";
+import { showLost, showSignedOut } from "./session.js";
 import { t } from "./words.js";
 
 const QUIET_SECONDS = 45;
@@ -65,6 +65,7 @@ export function listen(path, { onTask, onEvent, poll }) {
         if ((await poll()) === false) break;
         heard();
       } catch (error) {
+        if (error.status === 401) showSignedOut();
         if (error.status === 401 || error.status === 403) break;
         showLost(true);
       }
@@ -106,15 +107,6 @@ export function listen(path, { onTask, onEvent, poll }) {
 
 /** The events that change what a page shows; the numbers come with the task itself. */
 export const CODES = ["STARTED", "PROGRESS", "SUCCEEDED", "FAILED", "CANCELED", "EXPIRED", "PAUSED", "UNPAUSED", "NO_CREDENTIALS", "AUTH", "PERMISSION_DENIED", "FILE_NOT_FOUND", "CONNECT_FAILED", "TIMEOUT", "VERIFY_CHECKSUM", "missed"];
-
-function showLost(lost) {
-  const there = document.getElementById("lost");
-  if (!lost) there?.remove();
-  else if (!there) {
-    const text = t("The connection to Waybill is lost. What is shown may be old; the page tries again by itself. Your tasks go on.");
-    document.getElementById("banners").append(el("div", { class: "attention lost", id: "lost", role: "alert" }, el("div", { class: "inside" }, icon("alert", 20), text)));
-  }
-}
 
 /** Replace parts of the page by the same parts of a fresh copy of it; what is open stays open, and focus stays. */
 export async function refreshParts(...ids) {

@@ -1,20 +1,22 @@
 // One pane: an endpoint, a folder of it, its listing, and what is selected in it.
 import { api, firstLine, signInAgain } from "./api.js";
-import { above, filtered, list, merged, sorted, steps } from "./entries.js";
-import { el, icon, nameOf, plainName } from "./dom.js";
-import { count, duration, octets, when } from "./format.js";
+import { above, filtered, list, merged, renewed, sorted, steps } from "./entries.js";
+import { el, icon, nameOf } from "./dom.js";
+import { count, duration, octets } from "./format.js";
+import { onLongPress } from "./gestures.js";
 import { Picker } from "./picker.js";
-import { t } from "./words.js";
+import { ROW, Rows } from "./rows.js";
+import { signInHere } from "./session.js";
+import { t, tn } from "./words.js";
 
-/** Pixels of a row, as in the stylesheet, and rows that are made above and below those that are seen. */
-const ROW = 32;
+/** Rows that are made above and below those that are seen. */
 const BEYOND = 10;
 /** Milliseconds: between two times that arriving rows are shown; and until a folder that is listed again gives way. */
 const BETWEEN = 200;
 const SOON = 600;
 
 export class Pane {
-  /** host: changed(pane), opened(pane, entry), copies(pane), dropped(pane, event). */
+  /** host: changed(pane), opened(pane, entry), dragged(pane), takes(pane, event, into), dropped(pane, event, into), menu(pane, place, inFolder). */
   constructor(root, host) {
     this.root = root;
     this.host = host;
@@ -31,6 +33,7 @@ export class Pane {
     for (const [name, css] of Object.entries({ table: "table", body: "tbody", scroller: ".scroller", state: ".state", said: ".said", crumbs: ".path-bar ol", bar: ".path-bar", edit: ".path-edit", filter: ".filter-text", hidden: ".dotfiles", all: ".all", copy: ".copy", lease: ".lease" })) {
       this[name] = root.querySelector(css);
     }
+    this.rows = new Rows(this.body, this.side);
     this.hidden.checked = localStorage.getItem("transfer-hidden") === "yes";
     this.picker = new Picker(root, (endpoint, path, error) => (error ? this.fail(error) : this.go(endpoint, path)));
     this.listen();
@@ -60,16 +63,20 @@ export class Pane {
     table.addEventListener("focus", () => this.host.focused(this));
     table.addEventListener("mousedown", (event) => event.detail > 1 && event.preventDefault());
     table.addEventListener("click", (event) => this.onClick(event));
-    table.addEventListener("dblclick", (event) => { const at = this.rowAt(event); if (at >= 0) this.open(at); });
+    table.addEventListener("dblclick", (event) => event.target.closest(".tick, .open") || this.open(this.rowAt(event)));
+    this.scroller.addEventListener("contextmenu", (event) => this.onMenu(event));
+    onLongPress(this.body, (event) => this.onMenu(event));
+    for (const kind of ["pointermove", "pointerdown"]) this.scroller.addEventListener(kind, (event) => { this.pointer = event.clientY; }, { passive: true });
     table.addEventListener("keydown", (event) => this.onKey(event));
-    root.addEventListener("focusin", () => this.host.focused(this));
+    // A press of a button gives it the focus in some browsers only.
+    for (const kind of ["focusin", "pointerdown"]) root.addEventListener(kind, () => this.host.focused(this));
     root.querySelector("thead").addEventListener("click", (event) => {
       const column = event.target.closest("[data-sort]")?.dataset.sort;
       if (column && event.target.closest("button")) this.sort(column);
     });
     root.addEventListener("click", (event) => {
       const act = event.target.closest("[data-pane]")?.dataset.pane;
-      if (act && event.target.closest("[data-pane]").getAttribute("aria-disabled") !== "true") this[{ "edit-path": "editPath", reload: "reload", bookmark: "bookmark", copy: "copyOver", cancel: "cancel" }[act]]();
+      if (act) this[act]();
     });
     this.crumbs.addEventListener("click", (event) => {
       const path = event.target.closest("a")?.dataset.path;
@@ -78,10 +85,11 @@ export class Pane {
     this.edit.addEventListener("keydown", (event) => this.onPathKey(event));
     this.edit.addEventListener("input", () => this.complete());
     this.edit.addEventListener("blur", () => this.endEdit());
-    root.addEventListener("dragover", (event) => { if (this.host.takes(this, event)) { event.preventDefault(); root.classList.add("over"); } });
-    root.addEventListener("dragleave", (event) => root.contains(event.relatedTarget) || root.classList.remove("over"));
-    root.addEventListener("drop", (event) => { root.classList.remove("over"); this.host.dropped(this, event); });
+    root.addEventListener("dragover", (event) => this.onDragOver(event));
+    root.addEventListener("dragleave", (event) => root.contains(event.relatedTarget) || this.aim(false));
+    root.addEventListener("drop", (event) => { this.aim(false); this.host.dropped(this, event, this.folderAt(event)); });
     table.addEventListener("dragstart", (event) => this.onDrag(event));
+    table.addEventListener("dragend", () => this.host.dragged(null));
   }
 
   // ---- where it is
@@ -91,7 +99,9 @@ export class Pane {
     this.endpoint = endpoint;
     this.path = path && !path.endsWith("/") ? `${path}/` : path;
     this.listing = null;
+    this.writable = true;
     this.selected.clear();
+    this.rested = this.pointer;
     this.filter.value = "";
     this.picker.show(endpoint);
     this.drawPath();
@@ -101,15 +111,18 @@ export class Pane {
   }
 
   reload() {
-    return this.load(this.shown[this.now]?.name, true);
+    return this.load("", true);
   }
 
+  /** List the folder. focus: the name of the row that is shown; keep: the folder is listed again, and what is seen and selected stays. */
   async load(focus = "", keep = false) {
     if (!this.endpoint) return;
     this.cancel();
     const stop = (this.stop = new AbortController());
-    const chosen = keep ? new Set(this.entries.map((one) => one.name)) : new Set();
-    const wait = setTimeout(() => this.say("loading"), keep ? SOON : 120);
+    // Asked for when the rows change: the user may have selected others meanwhile.
+    const chosen = () => new Set(keep ? this.entries.map((one) => one.name) : []);
+    const stays = keep && this.ready;
+    const wait = setTimeout(() => (stays ? this.tell() : this.say("loading")), stays ? SOON : 120);
     const mine = () => this.stop === stop;
     // Rows are shown from the first part on; a folder that is listed again stays until most of it is there.
     let waiting = [];
@@ -120,19 +133,22 @@ export class Pane {
       if (isLast || !mine() || !waiting.length || performance.now() < due) return;
       clearTimeout(wait);
       const at = performance.now();
-      this.grow(waiting, path, begun ? null : chosen);
+      this.grow(waiting, path, begun ? null : chosen());
       [waiting, begun, due] = [[], true, performance.now() + Math.max(BETWEEN, 4 * (performance.now() - at))];
     };
     try {
       const found = await list(this.endpoint, this.path, stop.signal, take);
       if (!mine()) return;
       this.stop = null;
-      this.listing = found.entries;
+      const names = chosen();
+      this.listing = keep && !begun ? renewed(this.listing ?? [], found.entries) : found.entries;
       this.incomplete = found.incomplete;
+      this.writable = found.writable;
       this.path = found.path;
-      if (!begun) this.selected = new Set(chosen.size ? found.entries.filter((one) => chosen.has(one.name)) : []);
+      if (!begun) this.selected = new Set(names.size ? this.listing.filter((one) => names.has(one.name)) : []);
       this.drawPath();
-      if (!begun || (focus && this.scroller.scrollTop < ROW)) this.arrange(focus);
+      if (!begun) this.arrange(focus, keep && !focus);
+      else if (focus && this.scroller.scrollTop < ROW) this.arrange(focus);
       else this.grow(waiting, found.path);
     } catch (error) {
       if (!mine()) return;
@@ -141,7 +157,8 @@ export class Pane {
         this.listing = this.listing.concat(waiting);
         this.grow(waiting, this.path);
         this.said.textContent = error.code ? t("The folder has more entries than the {n} that are shown.", { n: count(this.listing.length) }) : t("The listing was stopped. {n} entries are shown.", { n: count(this.listing.length) });
-      } else if (error.name === "AbortError") this.say("stopped");
+      } else if (error.name === "AbortError" && stays) this.tell();
+      else if (error.name === "AbortError") this.say("stopped");
       else this.fail(error);
     } finally {
       clearTimeout(wait);
@@ -160,9 +177,9 @@ export class Pane {
       this.table.ariaBusy = "true";
       this.state.replaceChildren();
     }
-    const hovered = this.body.querySelector("tr[data-at]:hover");
-    const held = hovered ? Number(hovered.dataset.at) : document.activeElement === this.table || this.scroller.scrollTop < ROW ? this.now : Math.ceil(this.scroller.scrollTop / ROW);
-    const moves = hovered || this.scroller.scrollTop >= ROW || held > 0;
+    const hovered = this.hovered();
+    const held = hovered ?? this.heldRow();
+    const moves = hovered !== null || this.scroller.scrollTop >= ROW || held > 0;
     const [stays, now, anchor] = [held, this.now, this.anchor].map((at) => this.shown[at]);
     if (this.stop) this.listing = this.listing.concat(fresh);
     this.inOrder = merged(this.inOrder, sorted(fresh, column, descending), column, descending);
@@ -179,6 +196,20 @@ export class Pane {
     this.host.changed(this, false);
   }
 
+  /** The row under a pointer that has moved since the folder was opened: one that rests there since points at nothing. */
+  hovered() {
+    const row = Math.abs(this.pointer - (this.rested ?? -ROW * 2)) > ROW ? this.body.querySelector("tr[data-at]:hover") : null;
+    return row && Number(row.dataset.at);
+  }
+
+  /** The row that stays in its place while others come: the current one where it is seen, else the first that is seen. */
+  heldRow() {
+    const { scrollTop, clientHeight } = this.scroller;
+    const first = Math.ceil(scrollTop / ROW);
+    const isSeen = this.now >= first && this.now < first + Math.floor(clientHeight / ROW) - 1;
+    return scrollTop < ROW || (isSeen && document.activeElement === this.table) ? this.now : first;
+  }
+
   cancel() {
     this.stop?.abort();
   }
@@ -189,6 +220,7 @@ export class Pane {
   }
 
   drawPath() {
+    this.root.classList.toggle("vacant", !this.endpoint);
     this.crumbs.replaceChildren(...steps(this.path).map(([name, path], at, all) => el("li", { class: path === "/" ? "root" : null }, el("a", { href: this.host.address(this, path), "data-path": path, "aria-current": at === all.length - 1 ? "true" : null }, nameOf(name)))));
     this.bar.scrollLeft = this.bar.scrollWidth;
     this.crumbs.scrollLeft = this.crumbs.scrollWidth;
@@ -230,23 +262,16 @@ export class Pane {
     document.getElementById(this.edit.getAttribute("list")).replaceChildren(...options);
   }
 
-  async bookmark() {
-    if (this.endpoint) await this.host.bookmark(this);
-  }
-
-  copyOver() {
-    this.host.copies(this);
-  }
-
   /** The time that is left of the credential. */
   async lookAtLease() {
     const { endpoint } = this;
     this.lease.replaceChildren();
     if (!endpoint) return;
-    const found = await api("GET", `/v0.10/endpoint/${endpoint.id}`, undefined, { params: { fields: "activated,expires_in" } }).catch(() => null);
+    const found = await api("GET", `/v0.10/endpoint/${endpoint.id}`, undefined, { params: { fields: "activated,expires_in,shareable" } }).catch(() => null);
     if (!found || this.endpoint !== endpoint) return;
     endpoint.activated = found.activated;
     endpoint.left = found.expires_in;
+    endpoint.shareable = found.shareable;
     if (found.activated && found.expires_in >= 0) {
       const short = found.expires_in < 7200;
       this.lease.replaceChildren(short ? icon("alert", 16) : icon("key", 16), " ", t("{time} left", { time: duration(found.expires_in) }));
@@ -257,8 +282,10 @@ export class Pane {
 
   // ---- what is shown
 
-  arrange(focus = "") {
+  /** Show the entries in their order, from the top or at the one that has the focus. stays: at the place where they are. */
+  arrange(focus = "", stays = false) {
     if (!this.listing) return;
+    const held = stays ? [this.now, this.anchor].map((at) => this.shown[at]?.name) : [focus, focus];
     const { column, descending } = this.order;
     if (this.sortedFor !== this.listing || this.sortedBy !== `${column}${descending}`) {
       this.inOrder = sorted(this.listing, column, descending);
@@ -266,8 +293,7 @@ export class Pane {
       this.sortedBy = `${column}${descending}`;
     }
     this.shown = filtered(this.inOrder, this.filter.value, this.hidden.checked);
-    const at = focus ? this.shown.findIndex((one) => one.name === focus) : -1;
-    this.now = this.anchor = Math.max(0, at);
+    [this.now, this.anchor] = held.map((name) => (name ? Math.max(0, this.shown.findIndex((one) => one.name === name)) : 0));
     this.drawn = null;
     for (const head of this.root.querySelectorAll("[data-sort]")) {
       if (head.dataset.sort === column) head.setAttribute("aria-sort", descending ? "descending" : "ascending");
@@ -275,53 +301,38 @@ export class Pane {
     }
     this.table.setAttribute("aria-rowcount", String(this.shown.length + 1));
     this.emptyState();
-    this.scroller.scrollTop = 0;
+    if (!stays) this.scroller.scrollTop = 0;
     this.draw();
-    if (at > 0) this.reveal();
+    if (!stays && this.now > 0) this.reveal();
     this.tell();
   }
 
   sort(column) {
     this.order = { column, descending: this.order.column === column && !this.order.descending };
     localStorage.setItem("transfer-order", JSON.stringify(this.order));
-    this.arrange(this.shown[this.now]?.name);
+    this.arrange();
   }
 
-  /** Make the rows that are seen, and a few beyond; the rest is two tall empty rows. */
   draw() {
     const { shown } = this;
-    const first = Math.max(0, Math.floor(this.scroller.scrollTop / ROW) - BEYOND);
-    const last = Math.min(shown.length, first + Math.ceil(this.scroller.clientHeight / ROW) + 2 * BEYOND);
+    const { scrollTop, clientHeight } = this.scroller;
+    const top = Math.min(scrollTop, Math.max(0, shown.length * ROW - clientHeight));
+    const first = Math.max(0, Math.floor(top / ROW) - BEYOND);
+    const last = Math.min(shown.length, first + Math.ceil(clientHeight / ROW) + 2 * BEYOND);
     if (this.drawn?.first === first && this.drawn.last === last) return;
     this.drawn = { first, last };
-    const rows = [spacer(first)];
-    for (let at = first; at < last; at += 1) rows.push(this.row(at));
-    rows.push(spacer(shown.length - last));
-    this.body.replaceChildren(...rows);
-    this.table.setAttribute("aria-activedescendant", shown.length ? `${this.side}-row-${this.now}` : "");
+    this.rows.draw(shown, first, last, this.selected, this.now);
+    this.pointAtCurrent();
   }
 
-  row(at) {
-    const entry = this.shown[at];
-    const made = patterns[entry.folder ? "folder" : entry.link ? "symlink" : "file"].cloneNode(true);
-    const [, name, size, modified] = made.children;
-    made.id = `${this.side}-row-${at}`;
-    made.dataset.at = at;
-    made.ariaRowIndex = at + 2;
-    made.ariaSelected = this.selected.has(entry);
-    if (at === this.now) made.className = "now";
-    const inner = name.firstChild;
-    inner.firstChild.after(nameOf(entry.name));
-    if (entry.name.length > 40) inner.title = plainName(entry.name);
-    if (entry.folder) inner.lastChild.ariaLabel = t("Open {name}", { name: plainName(entry.name) });
-    else size.textContent = octets(entry.size);
-    if (entry.modified) modified.textContent = when(new Date(entry.modified.replace(" ", "T")));
-    return made;
+  pointAtCurrent() {
+    this.table.setAttribute("aria-activedescendant", this.shown.length ? `${this.side}-row-${this.now}` : "");
   }
 
+  /** The selection or the current row has changed. */
   redraw() {
-    this.drawn = null;
-    this.draw();
+    this.rows.mark(this.selected, this.shown[this.now]);
+    this.pointAtCurrent();
     this.tell();
     this.host.changed(this, false);
   }
@@ -337,32 +348,41 @@ export class Pane {
   tell() {
     if (!this.listing) return;
     const chosen = this.entries;
+    this.root.classList.toggle("choosing", chosen.length > 0);
     // What counts all the time would not let a screen reader say anything else.
     this.said.ariaLive = this.stop ? "off" : "polite";
     this.all.checked = chosen.length > 0 && this.shown.every((one) => this.selected.has(one));
     this.all.indeterminate = chosen.length > 0 && !this.all.checked;
     if (!chosen.length && this.stop) {
-      this.said.replaceChildren(t("{n} entries so far…", { n: count(this.listing.length) }), " ", button(t("Stop"), { "data-pane": "cancel", class: "link" }));
+      const words = this.table.ariaBusy ? tn("{n} entry so far…", "{n} entries so far…", this.listing.length, { n: count(this.listing.length) }) : t("Listing…");
+      this.said.replaceChildren(words, " ", button(t("Stop"), { "data-pane": "cancel", class: "link" }));
       return;
     }
     if (!chosen.length) {
       const all = this.shown.length === this.listing.length ? count(this.shown.length) : t("{some} of {all}", { some: count(this.shown.length), all: count(this.listing.length) });
-      this.said.textContent = t("{n} entries", { n: all });
+      this.said.textContent = tn("{n} entry", "{n} entries", this.listing.length, { n: all });
       if (this.incomplete) this.said.append(" ", el("strong", { title: this.incomplete }, t("The listing is incomplete.")), " ", this.incomplete);
       return;
     }
     const size = chosen.reduce((sum, one) => sum + (one.folder ? 0 : one.size), 0);
     const folders = chosen.filter((one) => one.folder).length;
-    const more = folders ? t(", and what is in {n} folders", { n: count(folders) }) : "";
+    const more = folders ? tn(", and what is in {n} folder", ", and what is in {n} folders", folders, { n: count(folders) }) : "";
     this.said.textContent = t("{n} selected, {size}", { n: count(chosen.length), size: octets(size) }) + more;
+    const unseen = this.shown.length < this.listing.length ? chosen.length - this.shown.filter((one) => this.selected.has(one)).length : 0;
+    if (unseen) this.said.append(" ", el("strong", { class: "unseen-selection" }, tn("{n} of them is not shown.", "{n} of them are not shown.", unseen, { n: count(unseen) })), " ", button(t("Select only what is shown"), { "data-pane": "selectShown", class: "link" }));
   }
 
   // ---- states without rows
 
+  /** Show no rows: there is no listing. */
+  empty() {
+    Object.assign(this, { listing: null, shown: [], drawn: null });
+    this.rows.clear();
+    this.root.classList.remove("choosing");
+  }
+
   say(kind) {
-    this.listing = null;
-    this.shown = [];
-    this.body.replaceChildren();
+    this.empty();
     const parts = { loading: ["clock", t("Listing…"), ""], stopped: ["stop", t("The listing was stopped."), ""] }[kind];
     const act = kind === "loading" ? button(t("Stop"), { "data-pane": "cancel" }) : button(t("List again"), { "data-pane": "reload" });
     this.put(...parts, act);
@@ -376,16 +396,14 @@ export class Pane {
   emptyState() {
     if (this.shown.length) return this.state.replaceChildren();
     const secret = this.listing.length;
-    if (!secret) return this.put("folder-open", t("This folder is empty."), t("Drop files here to upload them, or copy something to it."));
+    if (!secret) return this.put("folder-open", t("This folder is empty."), this.writable ? t("Drop files here to upload them, or copy something to it.") : t("You may only read this folder."));
     if (this.filter.value) return this.put("search", t("No name contains “{text}”.", { text: this.filter.value }), "", button(t("Clear the filter"), {}, () => { this.filter.value = ""; this.arrange(); this.table.focus(); }));
-    this.put("eye", t("{n} entries are hidden.", { n: count(secret) }), "", button(t("Show hidden files"), {}, () => this.hidden.click()));
+    this.put("eye", tn("{n} entry is hidden.", "{n} entries are hidden.", secret, { n: count(secret) }), "", button(t("Show hidden files"), {}, () => this.hidden.click()));
   }
 
   /** An error, with what can be done. */
   fail(error) {
-    this.listing = null;
-    this.shown = [];
-    this.body.replaceChildren();
+    this.empty();
     const retry = button(t("Try again"), { "data-pane": "reload" });
     const raw = el("details", { class: "fold" }, el("summary", {}, t("Details")), el("pre", { class: "raw" }, `${error.message}\n${[error.code, error.requestId].filter(Boolean).join(" · ")}`));
     if (/Activation/.test(error.code)) {
@@ -396,6 +414,7 @@ export class Pane {
     if (error.status === 404) return this.put("folder", t("There is no such folder."), "", this.endpoint && button(t("Go to the first folder"), {}, () => this.go(this.endpoint, "")), raw);
     if (error.domains) return this.put("lock", t("This endpoint asks for another sign-in."), firstLine(error.message), el("a", { class: "button main", href: signInAgain(error) }, t("Sign in again")), retry);
     if (error.status === 403 || /PermissionDenied/.test(error.code)) return this.put("lock", t("You may not read this folder."), "", this.endpoint && above(this.path) && button(t("Go up"), {}, () => this.up()), raw);
+    if (error.status === 401) return this.put("lock", t("You are signed out."), t("You come back to this folder."), el("a", { class: "button main", href: signInHere() }, t("Sign in")));
     if (error.status === 429) return this.put("clock", t("Too many requests at a time."), error.message, retry);
     if (error.status === 0) return this.put("alert", t("The service did not answer."), t("Look at your connection, then try again."), retry);
     this.put("alert", t("The endpoint did not list this folder."), firstLine(error.message), retry, raw);
@@ -404,13 +423,20 @@ export class Pane {
   // ---- selection and keys
 
   rowAt(event) {
-    return Number(event.target.closest("tr[data-at]")?.dataset.at ?? -1);
+    return Number(event.target.closest?.("tr[data-at]")?.dataset.at ?? -1);
+  }
+
+  /** The folder whose row is under the pointer, or null. */
+  folderAt(event) {
+    const entry = this.shown[this.rowAt(event)];
+    return entry?.folder ? entry : null;
   }
 
   onClick(event) {
     const at = this.rowAt(event);
     if (at < 0) return;
-    if (event.target.closest(".open")) return this.open(at);
+    // The second press of a double one would open a folder of the folder.
+    if (event.target.closest(".open")) return event.detail > 1 || this.open(at);
     const entry = this.shown[at];
     if (event.shiftKey) this.range(this.anchor, at, event.ctrlKey || event.metaKey);
     else if (event.ctrlKey || event.metaKey || event.target.closest(".tick")) { this.toggle(entry); this.anchor = at; } else { this.selected = new Set([entry]); this.anchor = at; }
@@ -433,6 +459,12 @@ export class Pane {
     this.redraw();
   }
 
+  /** A filter hides what is selected: select no longer what is not shown. */
+  selectShown() {
+    this.selected = new Set(this.shown.filter((one) => this.selected.has(one)));
+    this.redraw();
+  }
+
   selectNone() {
     this.selected.clear();
     this.redraw();
@@ -450,6 +482,31 @@ export class Pane {
     else this.host.opened(this, entry);
   }
 
+  toggleCurrent() {
+    if (this.shown[this.now]) this.toggle(this.shown[this.now]);
+    this.redraw();
+  }
+
+  /** The menu: of the row under the pointer, which is selected then; of the current row, by a key; else of the folder. */
+  onMenu(event) {
+    if (!this.ready || event.target.closest?.("thead")) return;
+    event.preventDefault();
+    if (event.target === this.table) return this.menuAtCurrent();
+    const at = this.rowAt(event);
+    if (at >= 0) {
+      this.now = this.anchor = at;
+      if (!this.selected.has(this.shown[at])) this.selected = new Set([this.shown[at]]);
+      this.redraw();
+    }
+    this.host.menu(this, { x: event.clientX, y: event.clientY }, at < 0);
+  }
+
+  menuAtCurrent() {
+    const row = document.getElementById(`${this.side}-row-${this.now}`) ?? this.table;
+    const { left, bottom } = row.getBoundingClientRect();
+    this.host.menu(this, { x: left + ROW, y: bottom }, !this.shown.length);
+  }
+
   moveTo(at, event) {
     this.now = Math.min(this.shown.length - 1, Math.max(0, at));
     if (event.shiftKey) this.range(this.anchor, this.now);
@@ -465,11 +522,7 @@ export class Pane {
     const control = event.ctrlKey || event.metaKey;
     if (to !== undefined) this.moveTo(to, event);
     else if (event.key === "Enter") this.open(this.now);
-    else if (event.key === "Backspace") this.up();
-    else if (event.key === " ") { if (this.shown[this.now]) this.toggle(this.shown[this.now]); this.redraw(); } else if (event.key === "Escape") this.selectNone();
-    else if (event.key === "Tab" && !event.shiftKey && this.host.tab(this)) { /* the other listing has the focus now */ } else if (control && event.key === "a") this.selectAll();
-    else if (event.key === "*") this.invert();
-    else if (event.key.length === 1 && !control && event.key !== "?") { this.filter.focus(); this.filter.value += event.key; this.arrange(); } else return;
+    else if (event.key === "Tab" && !event.shiftKey && this.host.tab(this)) { /* the other listing has the focus now */ } else if (event.key.length === 1 && !control && !"?* ".includes(event.key)) { this.filter.focus(); this.filter.value += event.key; this.arrange(); } else return;
     event.preventDefault();
   }
 
@@ -479,20 +532,33 @@ export class Pane {
     if (!this.selected.has(this.shown[at])) { this.selected = new Set([this.shown[at]]); this.redraw(); }
     event.dataTransfer.effectAllowed = "copy";
     event.dataTransfer.setData("application/x-waybill", this.side);
+    if (this.selected.size > 1) this.drawDragged(event);
+    this.host.dragged(this);
   }
-}
 
-/** A row of each kind, which is copied: much faster than to make one. */
-const patterns = Object.fromEntries(["folder", "symlink", "file"].map((kind) => [kind, el("tr", { draggable: "true" },
-  el("td", { class: "tick" }, el("span")),
-  el("td", {}, el("span", { class: kind === "folder" ? "entry folder" : "entry" }, icon(kind, 18), kind === "folder" && el("button", { type: "button", class: "icon-only open", tabindex: "-1" }, icon("chevron-right", 16)))),
-  el("td", { class: "right size" }),
-  el("td", { class: "right modified" }))]));
+  /** Several entries: the pointer has their number with it. */
+  drawDragged(event) {
+    const shown = el("div", { class: "dragged" }, tn("{n} entry", "{n} entries", this.selected.size, { n: count(this.selected.size) }));
+    document.body.append(shown);
+    event.dataTransfer.setDragImage(shown, -12, -12);
+    setTimeout(() => shown.remove());
+  }
 
-function spacer(rows) {
-  const cell = el("td", { colspan: "4" });
-  cell.style.height = `${rows * ROW}px`;
-  return el("tr", { class: "spacer", "aria-hidden": "true", hidden: rows === 0 }, cell);
+  onDragOver(event) {
+    const into = this.folderAt(event);
+    const takes = this.host.takes(this, event, into);
+    if (takes) {
+      event.preventDefault();
+      event.dataTransfer.dropEffect = "copy";
+    }
+    this.aim(takes, into);
+  }
+
+  /** Show where a drop would go: into a folder, or into that of the pane. */
+  aim(takes, into = null) {
+    this.root.classList.toggle("over", takes && !into);
+    this.rows.aim(takes ? into : null);
+  }
 }
 
 const button = (text, attributes, click) => el("button", { type: "button", ...attributes, on: click ? { click } : {} }, text);

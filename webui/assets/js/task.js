@@ -60,7 +60,8 @@ async function askForecast() {
   try {
     const task = await api("GET", `/v0.10/task/${id}`);
     const range = task.forecast_seconds_left;
-    if (!range || range.high > 999 * 3600 || range.high > 10 * Math.max(range.low, 1) + 60) put("left", t("remaining time unknown"));
+    if (task.is_ok === false && !range) refreshSoon();
+    else if (!range || range.high > 999 * 3600 || range.high > 10 * Math.max(range.low, 1) + 60) put("left", t("remaining time unknown"));
     else if (duration(round(range.low)) === duration(round(range.high))) put("left", t("about {time} left", { time: duration(round(range.high)) }));
     else put("left", t("{low} to {high} left", { low: duration(round(range.low)), high: duration(round(range.high)) }));
   } catch {
@@ -79,7 +80,7 @@ if (field("now")) {
   setInterval(() => field("now") && refreshSoon(), 20000);
 }
 
-const press = (action) => document.querySelector(`form[action$="/${action}"] button`);
+const press = (action) => document.querySelector(`form[action$="/${action}"] button, #run-${action}`);
 const group = t("This task");
 for (const [name, shortcut, text] of [["cancel", "c", t("Cancel the task")], ["again", "r", t("Run again")], ["retry", "f", t("Retry failed files")]]) {
   register({ name: `task-${name}`, text, shortcut, group, enabled: () => Boolean(press(name)), run: () => press(name).click() });

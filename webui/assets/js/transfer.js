@@ -1,41 +1,52 @@
 // The Transfer page: two panes, what is copied between them, and the address that says where they are.
-import { refresh, register, run } from "./actions.js";
+import { all, menuParts, refresh, register, run, setSubject } from "./actions.js";
 import { api, firstLine } from "./api.js";
 import { confirmDialog, toast } from "./dialogs.js";
 import { Dock } from "./dock.js";
-import { el, icon, nameOf, plainName } from "./dom.js";
-import { encodePath } from "./entries.js";
-import { askConflict, confirmMirror, download, makeFolder, newId, preview, remove, rename, report } from "./file-dialogs.js";
+import { el, icon, nameOf, plainName, wait } from "./dom.js";
+import { encodePath, list } from "./entries.js";
+import { askConflict, confirmMirror, copyPaths, download, makeFolder, newId, placeOf, preview, remove, rename, report, share } from "./file-dialogs.js";
 import { count, duration, octets } from "./format.js";
+import { closeMenu, openMenu } from "./menu.js";
 import { Pane } from "./pane.js";
 import { upload } from "./uploads.js";
-import { t } from "./words.js";
+import { t, tn } from "./words.js";
 
 const data = JSON.parse(document.getElementById("transfer-data").textContent);
 const form = document.getElementById("transfer-form");
 const [SUBMITTED, MOST_REMEMBERED] = ["transfer-submitted", 50];
 let last = null;
-let busy = false;
+/** The pane whose selection is being submitted, and the one from which rows are dragged. */
+let busy = null;
+let dragged = null;
 
 const host = {
   changed(pane, remember) {
     if (remember) writeAddress(true);
     buttons();
   },
-  focused(pane) { last = pane; refresh(); },
-  opened: (pane, entry) => preview(pane, entry),
-  copies: (pane) => copy(pane),
-  bookmark: (pane) => bookmark(pane),
-  address: (pane, path) => addressOf(panes.map((one) => (one === pane ? { side: one.side, endpoint: one.endpoint, path } : one))),
-  takes: (pane, event) => {
-    const { types } = event.dataTransfer;
-    return pane.ready && (types.includes("Files") || (types.includes("application/x-waybill") && other(pane).entries.length > 0));
+  focused(pane) {
+    if (last === pane) return;
+    last = pane;
+    for (const one of panes) one.root.classList.toggle("here", one === pane);
+    refresh();
   },
-  dropped(pane, event) {
-    if (!host.takes(pane, event)) return;
+  opened: (pane, entry) => preview(pane, entry),
+  address: (pane, path) => addressOf(panes.map((one) => (one === pane ? { side: one.side, endpoint: one.endpoint, path } : one))),
+  dragged(pane) { dragged = pane; },
+  menu: (pane, place, inFolder) => openMenu(pane.root.ariaLabel, menuParts(inFolder ? ["folder", "page"] : ["entry", "selection", "folder"], pane), place, pane.table),
+  /** Whether a drop is taken; into: the folder whose row is under the pointer, or null. */
+  takes(pane, event, into) {
+    if (!pane.ready || (!into && pane.writable === false)) return false;
+    if (!isOfOurs(event)) return event.dataTransfer.types.includes("Files");
+    return into ? dragged !== pane || !pane.selected.has(into) : dragged !== pane;
+  },
+  dropped(pane, event, into) {
+    if (!host.takes(pane, event, into)) return;
     event.preventDefault();
-    if (event.dataTransfer.files.length) uploadAll(pane, filesOf(event.dataTransfer));
-    else if (event.dataTransfer.getData("application/x-waybill") !== pane.side) copy(other(pane));
+    const path = into ? `${pane.path}${into.name}/` : pane.path;
+    if (!isOfOurs(event)) uploadAll(pane, filesOf(event.dataTransfer), path);
+    else dropOn(dragged, pane, into && path);
   },
   tab(pane) {
     const there = pane === panes[0] && panes[1].ready;
@@ -44,10 +55,21 @@ const host = {
   },
 };
 
+/** Whether rows of this page are dragged. */
+const isOfOurs = (event) => dragged !== null && event.dataTransfer.types.includes("application/x-waybill");
+
 const panes = [...document.querySelectorAll(".pane")].map((root) => new Pane(root, host));
 const other = (pane) => panes[pane === panes[0] ? 1 : 0];
 const here = () => last ?? panes[0];
-const dock = new Dock(document.getElementById("dock"), data.states, () => panes.forEach((pane) => pane.ready && !pane.entries.length && pane.reload()));
+const dock = new Dock(document.getElementById("dock"), () => panes.forEach((pane) => pane.ready && !pane.entries.length && pane.reload()), () => panes.forEach(listWhatFailed));
+
+/** The service is reached again. The first requests after a loss may still fail. */
+async function listWhatFailed(pane) {
+  for (let tries = 0; tries < 3 && pane.endpoint && !pane.listing; tries += 1) {
+    if (tries) await wait(3000);
+    await pane.reload();
+  }
+}
 
 // ---- the address of the page
 
@@ -76,57 +98,96 @@ addEventListener("popstate", (event) => {
 
 // ---- what can be done
 
-function whyNot(pane) {
-  const target = other(pane);
+function whyNot(pane, target = other(pane)) {
   if (busy) return t("The transfer is being submitted.");
   if (!pane.ready) return t("Choose an endpoint and a folder on this side.");
-  if (!pane.entries.length) return t("Select what is to be copied.");
+  if (!pane.selected.size) return t("Select what is to be copied.");
   if (!target.ready) return t("Choose an endpoint and a folder on the other side.");
-  if (target.endpoint.id === pane.endpoint.id && target.path === pane.path) return t("Both sides show the same folder.");
-  return true;
+  if (target.writable === false) return t("You may only read the folder on the other side.");
+  if (target.endpoint.id !== pane.endpoint.id) return true;
+  if (target.path === pane.path) return t("Both sides show the same folder.");
+  return pane.entries.some((one) => one.folder && target.path.startsWith(`${pane.path}${one.name}/`)) ? t("A folder cannot be copied into itself.") : true;
 }
 
 function buttons() {
   for (const pane of panes) {
     const target = other(pane);
-    const why = whyNot(pane);
     const name = target.endpoint?.name;
     const arrow = pane === panes[0] ? "arrow-right" : "arrow-left";
     // The name is isolated from the words around it, wherever it stands in the language of the page.
     const [before, after] = t("Copy to {name}", { name: "\0" }).split("\0");
-    const what = el("span", { class: "what" }, ...(name ? [before, nameOf(name), after] : [t("Copy to the other side")]));
-    pane.copy.replaceChildren(...(pane === panes[0] ? [what, icon(arrow, 18)] : [icon(arrow, 18), what]));
-    pane.copy.setAttribute("aria-disabled", String(why !== true));
-    pane.copy.title = why === true ? `${t("Copy to {name}", { name: plainName(name ?? "") })} (F5)` : why;
+    const words = busy === pane ? [t("Submitting…")] : name ? [before, nameOf(name), after] : [t("Copy to the other side")];
+    const what = el("span", { class: "what" }, ...words);
+    pane.copy.ariaBusy = busy === pane ? "true" : null;
+    if (busy === pane) pane.copy.replaceChildren(el("span", { class: "turns", "aria-hidden": "true" }), what);
+    else pane.copy.replaceChildren(...(pane === panes[0] ? [what, icon(arrow, 18)] : [icon(arrow, 18), what]));
   }
   refresh();
 }
 
-const one = () => (here().entries.length === 1 ? here().entries[0] : here().entries.length ? null : here().shown[here().now]);
-const several = () => (here().entries.length ? here().entries : [here().shown[here().now]].filter(Boolean));
-const isReady = () => here().ready || t("Choose an endpoint and a folder first.");
-const hasOne = () => (here().ready && one() ? true : t("Select one entry first."));
-const hasSome = () => (here().ready && several().length ? true : t("Select something first."));
+const first = (pane) => pane.selected.values().next().value;
+const one = (pane) => (pane.selected.size === 1 ? first(pane) : pane.selected.size ? null : pane.shown[pane.now]);
+const several = (pane) => (pane.selected.size ? pane.entries : [pane.shown[pane.now]].filter(Boolean));
+const isReady = (pane) => pane.ready || t("Choose an endpoint and a folder first.");
+const hasOne = (pane) => (pane.ready && one(pane) ? true : t("Select one entry first."));
+const hasFile = (pane) => (pane.ready && one(pane) && !one(pane).folder ? true : t("Select one file first."));
+const hasSome = (pane) => (pane.ready && (pane.selected.size || pane.shown[pane.now]) ? true : t("Select something first."));
+/** The rights on a shared folder are known before anything is tried. */
+const writes = (able) => (pane) => (pane.ready && pane.writable === false ? t("You may only read this folder.") : able(pane));
+/** What is shared: the selected folder, or that of the pane. */
+const sharedPath = (pane) => (pane.selected.size ? `${pane.path}${first(pane).name}/` : pane.path);
+function canShare(pane) {
+  if (!pane.ready) return isReady(pane);
+  if (pane.endpoint.shareable === false) return t("You may not share folders of this endpoint.");
+  return pane.selected.size > 1 || (pane.selected.size && !first(pane).folder) ? t("Select one folder first.") : true;
+}
 const tried = (act) => (...given) => Promise.resolve(act(...given)).catch(report);
 const group = t("Transfer");
+const inListing = { group: t("In a listing"), within: ".listing:focus" };
 
-register({ name: "copy", text: t("Copy to the other side"), shortcut: "F5", group, enabled: () => whyNot(here()), run: () => copy(here()) });
-register({ name: "new-folder", text: t("New folder"), shortcut: "F7", group, enabled: isReady, run: tried(() => makeFolder(here())) });
-register({ name: "rename", text: t("Rename"), shortcut: "F2", group, enabled: hasOne, run: tried(() => rename(here(), one())) });
-register({ name: "delete", text: t("Delete"), shortcut: "Delete", group, enabled: hasSome, within: ".pane", run: tried(removeSelected) });
-register({ name: "download", text: t("Download"), shortcut: "Alt+d", group, enabled: hasOne, run: () => !one().folder && download(here(), one()) });
-register({ name: "upload", text: t("Upload"), shortcut: "Alt+u", group, enabled: isReady, run: () => document.getElementById("upload-files").click() });
-register({ name: "swap", text: t("Swap sides"), shortcut: "Alt+s", group, run: swap });
-register({ name: "parent", text: t("Go to the folder above"), shortcut: ["Alt+ArrowUp", "Backspace"], group, within: ".listing", enabled: isReady, run: () => here().up() });
-register({ name: "edit-path", text: t("Edit the path"), shortcut: "Alt+l", group, run: () => here().editPath() });
-register({ name: "options", text: t("Options"), shortcut: "Alt+o", group, run: () => { const box = document.getElementById("options"); box.open = !box.open; box.querySelector("summary").focus(); } });
-for (const [key, text] of [["Enter", t("Open")], [" ", t("Select, or not any more")], ["Ctrl+a", t("Select all")], ["*", t("Invert the selection")], ["Tab", t("To the other listing")]]) {
-  register({ name: `key ${key}`, text, shortcut: key, group: t("In a listing"), enabled: () => t("In a listing"), run: () => {} });
+setSubject((element) => panes.find((pane) => pane.root.contains(element)) ?? here());
+// Each with its part of the menu. bar: its place in the bar of a pane: always there, or while something is selected.
+for (const action of [
+  { name: "open", text: t("Open"), icon: "folder-open", shortcut: "Enter", menu: "entry", bar: "choosing", ...inListing, enabled: hasOne, run: (pane) => pane.open(pane.shown.indexOf(one(pane))) },
+  { name: "copy", text: t("Copy to the other side"), icon: "transfer", shortcut: "F5", menu: "entry", group, enabled: (pane) => whyNot(pane), run: (pane) => copy(pane), hint: (pane) => (other(pane).endpoint ? t("Copy to {name}", { name: plainName(other(pane).endpoint.name) }) : t("Copy to the other side")) },
+  { name: "download", text: t("Download"), icon: "download", shortcut: "Alt+d", menu: "entry", bar: "choosing", group, enabled: hasFile, run: (pane) => download(pane, one(pane)) },
+  { name: "share", text: t("Share"), icon: "share", shortcut: "Alt+h", menu: "entry", bar: "choosing", group, enabled: canShare, run: tried((pane) => share(pane, sharedPath(pane))) },
+  { name: "rename", text: t("Rename"), icon: "edit", shortcut: "F2", menu: "entry", bar: "choosing", group, enabled: writes(hasOne), run: tried((pane) => rename(pane, one(pane))) },
+  { name: "delete", text: t("Delete"), icon: "trash", shortcut: "Delete", menu: "entry", bar: "choosing", group, enabled: writes(hasSome), within: ".pane", run: tried(removeSelected) },
+  { name: "copy-path", text: t("Copy path"), icon: "copy", shortcut: "Alt+c", menu: "entry", bar: "choosing", group, enabled: hasSome, run: tried((pane) => copyPaths(several(pane).map((entry) => pane.path + entry.name))) },
+  { name: "toggle", text: t("Select or deselect"), icon: "check", shortcut: " ", menu: "selection", ...inListing, enabled: hasSome, run: (pane) => pane.toggleCurrent() },
+  { name: "select-all", text: t("Select all"), icon: "select-all", shortcut: "Ctrl+a", menu: "selection", ...inListing, enabled: isReady, run: (pane) => pane.selectAll() },
+  { name: "invert", text: t("Invert the selection"), icon: "invert", shortcut: "*", menu: "selection", bar: "choosing", ...inListing, enabled: isReady, run: (pane) => pane.invert() },
+  { name: "select-none", text: t("Clear the selection"), icon: "close", shortcut: "Escape", menu: "selection", bar: "choosing", ...inListing, enabled: (pane) => pane.selected.size > 0 || t("Nothing is selected."), run: (pane) => pane.selectNone() },
+  { name: "new-folder", text: t("New folder"), icon: "folder-plus", shortcut: "F7", menu: "folder", bar: "always", group, enabled: writes(isReady), hint: (pane) => t("New folder in {place}", { place: placeOf(pane) }), run: tried((pane) => makeFolder(pane)) },
+  { name: "upload", text: t("Upload"), icon: "upload", shortcut: "Alt+u", menu: "folder", bar: "always", group, enabled: writes(isReady), hint: (pane) => t("Upload to {place}", { place: placeOf(pane) }), run: (pane) => { last = pane; document.getElementById("upload-files").click(); } },
+  { name: "parent", text: t("Go to the folder above"), icon: "arrow-up", shortcut: ["Backspace", "Alt+ArrowUp"], menu: "folder", group, within: ".pane", enabled: isReady, run: (pane) => pane.up() },
+  { name: "reload", text: t("List again"), icon: "refresh", shortcut: "Alt+r", menu: "folder", group, enabled: (pane) => Boolean(pane.endpoint) || isReady(pane), run: (pane) => pane.reload() },
+  { name: "edit-path", text: t("Edit the path"), icon: "edit", shortcut: "Alt+l", menu: "folder", group, run: (pane) => pane.editPath() },
+  { name: "bookmark", text: t("Bookmark this folder"), icon: "bookmark", shortcut: "Alt+b", menu: "folder", group, enabled: isReady, run: bookmark },
+  { name: "swap", text: t("Swap sides"), icon: "swap", shortcut: "Alt+s", menu: "page", group, run: swap },
+  { name: "options", text: t("Options"), icon: "settings", shortcut: "Alt+o", menu: "page", group, run: () => { const box = document.getElementById("options"); box.open = !box.open; box.querySelector("summary").focus(); } },
+  { name: "menu", text: t("All actions"), icon: "more", shortcut: "Shift+F10", bar: "always", ...inListing, run: (pane) => pane.menuAtCurrent() },
+]) register(action);
+register({ name: "other-listing", text: t("To the other listing"), shortcut: "Tab", ...inListing, enabled: () => false, run: () => {} });
+
+/** The bar of each pane: its actions from the registry. */
+for (const pane of panes) {
+  const made = all().filter((action) => action.bar).map(({ name, text, icon: picture, bar }) => el("button", { type: "button", class: `quiet tool ${bar}`, "data-action": name, "aria-label": text }, icon(picture, 18), el("span", { class: "word" }, text)));
+  pane.root.querySelector(".tools").append(...made);
+  const more = made.at(-1);
+  more.ariaHasPopup = "menu";
+  // The menu of a button is below it; a second press closes it.
+  more.addEventListener("pointerdown", () => closeMenu());
+  more.addEventListener("click", (event) => {
+    event.stopPropagation();
+    const { left, bottom } = more.getBoundingClientRect();
+    host.menu(pane, { x: left, y: bottom + 4 }, !pane.selected.size);
+  });
 }
 
-async function removeSelected() {
-  const pane = here();
-  const id = await remove(pane, several());
+async function removeSelected(pane) {
+  const id = await remove(pane, several(pane));
   if (!id) return;
   toast(t("The deletion was accepted."), { tone: "good", link: { href: `/activity/${id}`, text: t("Look at it") } });
   dock.look();
@@ -138,10 +199,10 @@ function swap() {
 }
 
 function clear(pane) {
-  Object.assign(pane, { endpoint: null, path: "", listing: null, shown: [] });
+  Object.assign(pane, { endpoint: null, path: "" });
+  pane.empty();
   pane.picker.show(null);
   pane.drawPath();
-  pane.body.replaceChildren();
   begin(pane);
   buttons();
 }
@@ -193,7 +254,7 @@ async function obstacles(source, target, octetsKnown, asked) {
   const taken = source.entries.filter((entry) => names.has(entry.name));
   const other = taken.filter((entry) => names.get(entry.name).folder !== entry.folder);
   if (other.length) said.push(t("{name} is a folder on one side and a file on the other.", { name: plainName(other[0].name) }));
-  else if (taken.length && asked.sync_level === undefined && !asked.delete_destination_extra) said.push(t("{n} of these names exist there already, {name} for one. Their files are replaced.", { n: count(taken.length), name: plainName(taken[0].name) }));
+  else if (taken.length && asked.sync_level === undefined && !asked.delete_destination_extra) said.push(tn("{name} exists there already. Its files are replaced.", "{n} of these names exist there already, {name} for one. Their files are replaced.", taken.length, { n: count(taken.length), name: plainName(taken[0].name) }));
   return said;
 }
 
@@ -234,14 +295,24 @@ function markOf(text) {
 
 const remembered = () => JSON.parse(localStorage.getItem(SUBMITTED) ?? "[]");
 
-async function copy(source) {
-  if (whyNot(source) !== true) return;
-  const target = other(source);
+/** Copy what is dragged to a folder: that of the pane, or the one below it whose path is given. */
+async function dropOn(source, pane, path) {
+  const target = path ? { endpoint: pane.endpoint, path, ready: true } : pane;
+  const why = whyNot(source, target);
+  if (why !== true) return toast(why, { tone: "bad" });
+  if (path) target.listing = (await list(pane.endpoint, path).catch(() => ({}))).entries;
+  await copy(source, target);
+}
+
+async function copy(source, target = other(source)) {
+  if (whyNot(source, target) !== true) return;
+  busy = source;
+  buttons();
+  // With 100,000 entries what follows takes seconds: the page says first that it is at it.
+  await wait(20);
   const entries = source.entries;
   const items = entries.map((entry) => ({ DATA_TYPE: "transfer_item", source_path: source.path + entry.name, destination_path: target.path + entry.name, recursive: entry.folder }));
   const asked = options();
-  busy = true;
-  buttons();
   try {
     if (asked.delete_destination_extra && !(await confirmMirror(source, target, entries, data.typed))) return;
     const mark = markOf(JSON.stringify([source.endpoint.id, target.endpoint.id, items.map((item) => [item.source_path, item.destination_path])]));
@@ -251,11 +322,14 @@ async function copy(source) {
     toast(accepted(asked.label, entries), { tone: "good", link: { href: `/activity/${task.task_id}`, text: t("Look at the task") } });
     if (task.warning) toast(task.warning, { tone: "bad" });
     source.selectNone();
+    // The user chooses a mirror for each copy anew.
+    value("delete_destination_extra").checked = false;
+    summary();
     dock.look();
   } catch (error) {
     if (error.name !== "AbortError") report(error);
   } finally {
-    busy = false;
+    busy = null;
     buttons();
   }
 }
@@ -286,13 +360,14 @@ function filesOf(transfer) {
   return items.filter((item) => !folders.includes(item)).map((item) => item.getAsFile()).filter(Boolean);
 }
 
-async function uploadAll(pane, files) {
+async function uploadAll(pane, files, path = pane.path) {
   const large = files.filter((file) => file.size > data.upload);
   if (large.length) toast(t("{name} is larger than {size}, the most that is uploaded here.", { name: plainName(large[0].name), size: octets(data.upload) }), { tone: "bad" });
-  const known = new Set((pane.listing ?? []).map((entry) => entry.name));
+  const listing = path === pane.path ? pane.listing : (await list(pane.endpoint, path).catch(() => ({}))).entries;
+  const known = new Set((listing ?? []).map((entry) => entry.name));
   const clash = files.filter((file) => known.has(file.name));
   const decision = clash.length ? await askConflict(clash.map((file) => file.name)) : "replace";
-  const { endpoint, path } = pane;
+  const { endpoint } = pane;
   for (const file of files.filter((one) => one.size <= data.upload)) {
     if (known.has(file.name) && decision !== "replace") continue;
     upload(endpoint, path, file, known.has(file.name), (error) => {

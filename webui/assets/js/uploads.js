@@ -37,7 +37,7 @@ class Upload {
     this.bar = el("progress", { max: "1", value: "0", "aria-label": plainName(file.name) });
     this.say = el("div", { class: "say soft", role: "status" }, t("Waits"));
     const stop = el("button", { type: "button", class: "icon-only", "aria-label": t("Stop the upload of {name}", { name: plainName(file.name) }), on: { click: () => this.stop() } }, icon("close", 16));
-    this.row = el("div", { class: "one" }, el("div", { class: "cut" }, nameOf(file.name)), stop, this.bar, this.say);
+    this.row = el("div", { class: "one" }, el("div", { class: "cut" }, nameOf(file.name), el("span", { class: "soft" }, " → ", nameOf(endpoint.name), " ", nameOf(folder))), stop, this.bar, this.say);
     box().append(this.row);
   }
 

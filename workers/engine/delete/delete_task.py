@@ -155,7 +155,7 @@ class DeleteScanner(Scanner):
     def _is_pattern(self, item: ItemRow) -> bool:
         return bool(self.work.spec.options.get("interpret_globs")) and is_pattern(item.source_path)
 
-    def make_walk(self, item: ItemRow) -> Walk:
+    def make_walk(self, item: ItemRow, *, missing: bool = False) -> Walk:
         root = trimmed(item.source_path)
         if self._is_pattern(item):
             return GlobWalk(self.work, self.feeder, self.folders, item, Folder(root, None))

@@ -10,8 +10,9 @@ import asyncio
 from array import array
 from bisect import bisect_left
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 
-from endpoints.gridftp.faults import Side
+from endpoints.gridftp.faults import FaultError, Side
 from endpoints.gridftp.patterns import folded_path
 from transferapi.tasks.records import ItemRow
 from workers.engine.paths import parent, trimmed
@@ -167,7 +168,8 @@ class DeletionScope:
                     raise DeletionRefusedError(ONE_STORAGE)
         finally:
             for root in marked:
-                await probe.unmark(root)
+                with suppress(FaultError):
+                    await probe.unmark(root)
 
     # ---- by identity
 

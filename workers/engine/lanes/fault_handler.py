@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from endpoints.gridftp.faults import Fault, FaultScope, Kind
+from endpoints.gridftp.faults import Fault, FaultScope, Kind, Side
 from endpoints.gridftp.third_party.slots import FileRefused
 from transferapi.tasks.records import FaultedFile, FileRow, PartialFile
 from workers.engine.queue.file_queue import FileQueue
@@ -19,8 +19,11 @@ from workers.engine.work import SliceContext
 from .background_tasks import BackgroundTasks
 from .suspect_files import SuspectFiles
 
-#: Kinds with which a server refuses to rename a file at all, and with which another try would end.
-RENAME_REFUSALS = frozenset({Kind.PERMISSION_DENIED, Kind.UNSUPPORTED, Kind.PATH_EXISTS})
+#: Kinds with which a server refuses the name that a file is written under, or to rename it. Many servers name no cause
+#: (UNKNOWN), and some do not show a name that begins with a dot (FILE_NOT_FOUND).
+NAME_REFUSALS = frozenset({Kind.PERMISSION_DENIED, Kind.UNSUPPORTED, Kind.INVALID_PATH_NAME, Kind.UNKNOWN})
+RENAME_REFUSALS = NAME_REFUSALS | {Kind.PATH_EXISTS, Kind.FILE_NOT_FOUND}
+WRITTEN_IN_PLACE = "The destination refuses the names of files on their way: they are written under their real names."
 
 
 @dataclass(slots=True)
@@ -53,15 +56,16 @@ class FaultHandler:
         self._settlement_writer = settlement_writer
         self._background = background
         self._suspects = suspects
+        self._noted_refusal = False
 
     def file_refused(self, file: FileRow, refused: FileRefused, *, lane_alive: bool) -> None:
         """Handle a file that met a fault in a lane."""
         file, fault = file._replace(begun=refused.begun or file.begun), refused.fault
-        if refused.unnamed and fault.kind in RENAME_REFUSALS and not self._feeder.renames_all:
-            self._background.start(self._write_in_place(file, fault))
-            return
         if fault.scope is not FaultScope.FILE:
             self._work.connection_failed()
+        if self._may_be_the_name(file, refused):
+            self._background.start(self._write_in_place(file, refused))
+            return
         # A lane that is alive has been drained: no server process writes this file any more.
         if not lane_alive and not refused.trusted:
             self._suspects.add([file])
@@ -113,9 +117,27 @@ class FaultHandler:
         await self._settlement_writer.delete_progress(files)
         self._send_again([file._replace(ranges="") for file in files])
 
-    async def _write_in_place(self, file: FileRow, fault: Fault) -> None:
-        """The server does not rename: the next attempt writes the file under its real name."""
-        self.file_faulted(await self._feeder.refused_name(file), fault)
+    def _may_be_the_name(self, file: FileRow, refused: FileRefused) -> bool:
+        """Whether the server may refuse only the name that the file has on its way: then its own name is tried.
+
+        A refusal to open a file without a cause is tried once more first: it may be over at another time.
+        """
+        fault = refused.fault
+        if self._feeder.renames_all:
+            return False
+        if refused.unnamed:
+            return fault.kind in RENAME_REFUSALS
+        opened = file.temporary_path is not None and fault.side is Side.DESTINATION and not refused.trusted
+        return opened and fault.kind in NAME_REFUSALS and (fault.kind is not Kind.UNKNOWN or file.attempts > 0)
+
+    async def _write_in_place(self, file: FileRow, refused: FileRefused) -> None:
+        """Send the file again under its real name at once: another slice would try the temporary one first."""
+        fault = refused.fault
+        named = await self._feeder.refused_name(file, fault.kind, arrived=refused.unnamed)
+        if not self._noted_refusal:
+            self._noted_refusal = True
+            await self._work.store.event("PROGRESS", WRITTEN_IN_PLACE, f"{file.temporary_path}: {fault.raw}")
+        self._send_again([named])
 
     async def _rename_then_fault(self, file: FileRow, fault: Fault) -> None:
         """Rename the file first: a server process may still be writing under the old name."""

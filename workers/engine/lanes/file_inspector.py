@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 
 from endpoints.gridftp.facts import Entry
-from endpoints.gridftp.faults import FaultError, Kind, Side, make_fault
+from endpoints.gridftp.faults import Fault, FaultError, Kind, Side, make_fault
+from endpoints.gridftp.third_party.slots import FileRefused
 from transferapi.tasks.records import FileRow, SettledFile
 from workers.engine.control_sessions import UnreachableError
 from workers.engine.queue.file_queue import FileQueue
 from workers.engine.scan.comparison import entry_at
-from workers.engine.settle.arrival import can_continue, compare_sizes, octets, same_version
+from workers.engine.settle.arrival import LATER, can_continue, compare_sizes, octets, same_version
 from workers.engine.settle.post_transfer import PostTransfer
 from workers.engine.work import SliceContext
 
@@ -88,8 +89,12 @@ class FileInspector:
                 self._work.control_sessions.stat(Side.SOURCE, file.source_path),
                 self._work.control_sessions.stat(Side.DESTINATION, file.destination_path or ""),
             )
+            if destination.size < source.size:
+                # Some servers confirm a file before all of it is stored.
+                await self._work.clock.sleep(LATER)
+                destination = await self._work.control_sessions.stat(Side.DESTINATION, file.destination_path or "")
         except FaultError as error:
-            self._faults.arrived_file_faulted(file, error.fault)
+            self._not_found(file, error.fault)
             return
         outcome = compare_sizes(file, received, source.size, destination.size)
         if isinstance(outcome, SettledFile):
@@ -97,3 +102,12 @@ class FileInspector:
         else:
             changed = make_fault(Kind.FILE_SIZE_CHANGED, outcome, side=Side.SOURCE)
             self._faults.arrived_file_faulted(file, changed, new_size=source.size)
+
+    def _not_found(self, file: FileRow, fault: Fault) -> None:
+        """Handle the fault of a look at an arrived file. Some servers confirm a new name, and do not give it."""
+        unnamed = file.temporary_path is not None and fault.side is Side.DESTINATION
+        if unnamed and fault.kind is Kind.FILE_NOT_FOUND:
+            refused = FileRefused(file, fault, None, unnamed=True)
+            self._faults.file_refused(file, refused, lane_alive=True)
+        else:
+            self._faults.arrived_file_faulted(file, fault)

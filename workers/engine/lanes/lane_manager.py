@@ -104,8 +104,8 @@ class LaneManager:
             self._work.more_to_do()
 
     async def is_possible(self) -> bool:
-        """See `LanePool.open_first`."""
-        return await self._lane_pool.open_first()
+        """See `LanePool.open_first` and `Verifier.is_possible`."""
+        return await self._lane_pool.open_first() and await self._post_transfer.is_possible()
 
     def stop_feeding(self) -> None:
         self._closed_to_new = True
@@ -274,6 +274,8 @@ class LaneManager:
             self._work.endpoints.succeeded()
         if file.temporary_path:
             self._feeder.renamed()
+        else:
+            self._feeder.written_in_place(file)
         moved = moved_now(file, received)
         octets = received or file.size if moved is None else moved
         self.counter.arrived(file, octets)

@@ -8,10 +8,10 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 
-from endpoints.gridftp.faults import Fault, FaultError, Kind, Side
+from endpoints.gridftp.faults import FaultError, Kind, Side
 from endpoints.gridftp.patterns import folded
 from transferapi.tasks.records import FileRow
-from workers.engine.control_sessions import ControlSessions, UnreachableError
+from workers.engine.control_sessions import ControlSessions, UnreachableError, is_missing
 
 #: Files of a folder from which on it is listed, and the entries that its listing may have: the rest of a longer one
 #: would cost more than the requests.
@@ -59,7 +59,7 @@ class PresentFiles:
             names = await self._names(folder, len(some))
             unlisted += some if names is None else [row for row in some if _may_be(_split(row)[1], names)]
         found = await self._control_sessions.facts(Side.DESTINATION, [row.destination_path or "" for row in unlisted])
-        return {row.id for row, entry in zip(unlisted, found, strict=True) if not _is_missing(entry)}
+        return {row.id for row, entry in zip(unlisted, found, strict=True) if not is_missing(entry)}
 
     async def _names(self, folder: str, files: int) -> frozenset[str] | None:
         """The names in a folder, folded; None where they are not known. Raises UnreachableError."""
@@ -107,7 +107,3 @@ def _split(row: FileRow) -> tuple[str, str]:
 def _may_be(name: str, names: frozenset[str]) -> bool:
     """Whether there may be such an entry: under a name that folds to it, or one that servers hide in their listings."""
     return name.startswith(".") or folded(name) in names
-
-
-def _is_missing(entry: object) -> bool:
-    return isinstance(entry, Fault) and entry.kind is Kind.FILE_NOT_FOUND

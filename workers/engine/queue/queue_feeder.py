@@ -173,9 +173,16 @@ class QueueFeeder:
         """The server has given a file its real name."""
         self._real_names.server_renames = True
 
-    async def refused_name(self, row: FileRow) -> FileRow:
-        """The server does not give a file its real name: remove it, and write it under that name the next time."""
-        self._real_names.add(row)
+    def written_in_place(self, row: FileRow) -> None:
+        """A file has arrived under its real name."""
+        self._real_names.arrived(row)
+
+    async def refused_name(self, row: FileRow, kind: Kind, *, arrived: bool) -> FileRow:
+        """The server refuses the temporary name: write the file under its real one the next time.
+
+        arrived: it was written under that name. Else `kind` may be a refusal of its folder, or of anything else.
+        """
+        self._real_names.add(row, certain=arrived or kind is Kind.INVALID_PATH_NAME)
         await self.remove([row.temporary_path or ""])
         return row._replace(temporary_path=None, ranges="")
 

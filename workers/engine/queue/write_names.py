@@ -1,4 +1,6 @@
-"""The names under which files are written at the destination before they get their real ones (decision 0002). Pure.
+"""The names under which files are written at the destination before they get their real ones. Pure.
+
+The reasons: docs/decisions/settlement.md.
 
 A name belongs to one file in one lease, or in one sending after a lost connection, so that a late server process, of
 whatever connection or worker, can only write to a file that nobody uses. The name follows from the mark of the lease
@@ -24,7 +26,7 @@ _BETWEEN = "_"
 _MOST_MARKS = 6
 #: Hexadecimal digits of a lease's mark in a name, and of the file.
 _LEASE, _FILE = 8, 16
-#: Refused renames after which, without any success, a server is taken for one that renames nothing.
+#: Refusals after which, without any success, a server is taken for one that refuses all temporary names.
 _REFUSALS = 3
 _OWN_NAME = re.compile(rf"{re.escape(_PREFIX)}[0-9a-f]{{{_LEASE + _FILE}}}(_[0-9a-f]{{{_LEASE + _FILE}}})*({BEGUN})?")
 
@@ -112,20 +114,27 @@ class TemporaryNames:
 
 
 class RealNames:
-    """The files that are written under their real names, because the destination refuses to rename them."""
+    """The files that are written under their real names, because the destination refuses their temporary ones."""
 
     def __init__(self) -> None:
         #: The server has renamed a file of this slice: a refusal says something about one file.
         self.server_renames = False
         self._ids: set[int] = set()
+        #: Refusals that are certain to be ones of the temporary name.
+        self._refusals = 0
 
-    def add(self, row: FileRow) -> None:
-        """Note a refusal."""
+    def add(self, row: FileRow, *, certain: bool) -> None:
+        """Note a refusal. certain: of the name; else it becomes one when the file has arrived under its real name."""
         self._ids.add(row.id)
+        self._refusals += certain
+
+    def arrived(self, row: FileRow) -> None:
+        """This file has arrived under its real name."""
+        self._refusals += row.id in self._ids
 
     def has(self, row: FileRow) -> bool:
         """Whether the file is written under its real name. Some refusals without any success count for all files."""
-        return row.id in self._ids or (len(self._ids) >= _REFUSALS and not self.server_renames)
+        return row.id in self._ids or (self._refusals >= _REFUSALS and not self.server_renames)
 
     def apply(self, row: FileRow) -> FileRow:
         """The file without its temporary name, where it is written under its real one."""

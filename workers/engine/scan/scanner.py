@@ -6,14 +6,15 @@ A repeated scan finds nothing new, so a scan can be stopped at any moment and be
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 
 from endpoints.gridftp.facts import Entry
 from endpoints.gridftp.faults import NO_FILE, Fault, FaultError, FaultScope, Kind, Side, make_fault
 from endpoints.gridftp.patterns import folded, folded_path
 from transferapi.tasks.records import FaultedItem, FoundFile, ItemRow
-from workers.engine.control_sessions import UnreachableError
+from workers.engine.control_sessions import UnreachableError, is_missing
 from workers.engine.folders import Folders
 from workers.engine.paths import parent, trimmed
 from workers.engine.queue.queue_feeder import QueueFeeder, write_possible
@@ -24,6 +25,7 @@ from workers.engine.work import SliceContext, cancel_all, wait_for
 from .checksum_comparison import Compared
 from .folded_names import one_name
 from .links import found_link_item
+from .refused import refused
 from .selection import NameSelection
 from .sync import Sync, WalkSync
 from .visits import Folder, request_fault
@@ -101,8 +103,8 @@ class Scanner:
 
     # ---- overridden for DELETE
 
-    def make_walk(self, item: ItemRow) -> Walk:
-        """The walk through an item that is a folder. Raises FaultError when the item forbids it."""
+    def make_walk(self, item: ItemRow, *, missing: bool = False) -> Walk:
+        """The walk through an item that is a folder. missing: see `Walk`. Raises FaultError if the item forbids it."""
         if item.recursive is False:
             why = "This is a folder; to transfer it with its contents, recursive must not be false."
             raise FaultError(request_fault(Kind.IS_A_DIRECTORY, why))
@@ -113,7 +115,7 @@ class Scanner:
         if self.work.is_into_itself(item.source_path, destination):
             raise FaultError(request_fault(Kind.AMBIGUOUS_PATH, "The destination lies inside the source."))
         root = Folder(trimmed(item.source_path), trimmed(destination))
-        return Walk(self.work, self.feeder, self.folders, item, root, self._selection, self._sync)
+        return Walk(self.work, self.feeder, self.folders, item, root, self._selection, self._sync, missing=missing)
 
     def make_file(self, item: ItemRow, entry: Entry) -> FoundFile:
         """The row of an item that is a file, or a symlink to keep. Raises FaultError when the item forbids it."""
@@ -136,26 +138,34 @@ class Scanner:
         return FoundFile(trimmed(item.source_path), destination, entry.size, entry.modified, checksum=item.checksum)
 
     async def prepare_files(self, found: Sequence[tuple[ItemRow, FoundFile, Entry]]) -> dict[int, Fault]:
-        """Make the parent folders of these files. Returns the faults, by item."""
-        wrong = await self.folders.make_parents([one.destination_path or "" for _, one, _ in found])
-        for error in wrong.values():
-            if isinstance(error, UnreachableError):
-                raise error
-        faults = {
-            item.id: wrong[folder].fault
-            for item, one, _ in found
-            if (folder := parent(one.destination_path or "")) in wrong
-        }
+        """Make the parent folders of these files, but not for those that are `refused`. Returns the faults, by item."""
+        faults = await refused(self.work.control_sessions, self.folders, found)
+        found = [each for each in found if each[0].id not in faults]
+        faults |= await self._without_folder(found)
         if self.work.same_endpoint or await self.work.storage_probe.is_possible():
             for item_id in await self._onto_themselves(found):
                 why = "The source and the destination are the same file."
                 faults[item_id] = request_fault(Kind.AMBIGUOUS_PATH, why)
         return faults
 
+    async def _without_folder(self, found: Sequence[tuple[ItemRow, FoundFile, Entry]]) -> dict[int, Fault]:
+        """Make the parent folders of these files. Returns the faults, by item. Raises UnreachableError."""
+        wrong = await self.folders.make_parents([one.destination_path or "" for _, one, _ in found])
+        for error in wrong.values():
+            if isinstance(error, UnreachableError):
+                raise error
+        return {
+            item.id: wrong[folder].fault
+            for item, one, _ in found
+            if (folder := parent(one.destination_path or "")) in wrong
+        }
+
     # ---- the facts of items
 
     async def _scan_items(self, items: Sequence[ItemRow]) -> None:
-        results, absent = await asyncio.gather(self._stat_all(self._stat_source, items), self.absent(items))
+        results, there, _ = await asyncio.gather(
+            self._stat_all(self._stat_source, items), self.destinations(items), self._look_at_folders(items)
+        )
         files: list[tuple[ItemRow, FoundFile, Entry]] = []
         walks: list[Walk] = []
         for item, result in zip(items, results, strict=True):
@@ -163,9 +173,9 @@ class Scanner:
                 if isinstance(result, Fault):
                     self.faulted(item, result)
                 elif result.is_directory and not (item.symlink or self.is_link(result)):
-                    walks.append(self.make_walk(item))
+                    walks.append(self.make_walk(item, missing=is_missing(there.get(item.id))))
                 else:
-                    found = self.make_file(item, result)._replace(absent=item.id in absent)
+                    found = self.make_file(item, result)._replace(absent=is_missing(there.get(item.id)))
                     files.append((item, found, result))
             except UnreachableError:
                 raise
@@ -178,27 +188,28 @@ class Scanner:
             await self._walks_done(WALKS - 1)
             self._walks[walk.item.id] = asyncio.create_task(self._walk(walk))
 
-    async def absent(self, items: Sequence[ItemRow]) -> Collection[int]:
-        """The items whose destination has no entry, asked in the same round trip as their sources.
+    async def destinations(self, items: Sequence[ItemRow]) -> Mapping[int, Entry | Fault]:
+        """The entries of the items' destinations, or their faults, by item, asked in the round trip of their sources.
 
         Where sync compares, it looks itself; where the server replaces files, nobody needs to know. An unreachable
         destination is reported by the next step that needs it.
         """
         work, side = self.work, Side.DESTINATION
         if self._sync or work.spec.is_delete or work.spec.renames_all:
-            return ()
+            return {}
         try:
             if (await work.control_sessions.session(side)).replaces:
-                return ()
+                return {}
             found = await work.control_sessions.facts(side, [item.target for item in items])
         except UnreachableError:
-            return ()
-        missing = Kind.FILE_NOT_FOUND
-        return {
-            item.id
-            for item, entry in zip(items, found, strict=True)
-            if isinstance(entry, Fault) and entry.kind is missing
-        }
+            return {}
+        return {item.id: entry for item, entry in zip(items, found, strict=True)}
+
+    async def _look_at_folders(self, items: Sequence[ItemRow]) -> None:
+        """Learn, in the same round trip, which of their folders need not be made."""
+        if not self.work.spec.is_delete:
+            with suppress(UnreachableError):
+                await self.folders.look([parent(item.target) for item in items])
 
     def is_link(self, entry: Entry) -> bool:
         """Whether to treat a folder as the symlink that leads to it. The link of a TRANSFER's item is followed."""

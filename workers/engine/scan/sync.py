@@ -30,7 +30,7 @@ class Sync:
 
     @classmethod
     def of(cls, work: SliceContext) -> Sync | None:
-        """None: this task sends everything."""
+        """None if this task sends everything."""
         level = level_of(work.spec.options)
         return None if level is None else cls(work, level)
 
@@ -65,7 +65,7 @@ class WalkSync:
         return [ready for one, there in pairs if (ready := await self.decide(item, one, there))]
 
     async def decide(self, item: ItemRow, found: FoundFile, there: Entry | None) -> FoundFile | None:
-        """Return the file if it can be decided now; None: it is compared by checksum."""
+        """Return the file if it can be decided now; None if it is compared by checksum."""
         match verdict(self._level, found, there):
             case Verdict.SEND:
                 return found._replace(absent=True) if there is None else found

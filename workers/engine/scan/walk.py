@@ -6,7 +6,7 @@ Memory: the folders that wait to be listed, and one batch of found files.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
@@ -47,6 +47,9 @@ TRIES = 3
 #: Depth of folders beyond which there must be a loop; no server takes a path of more than 4096 octets.
 MAX_DEPTH = 512
 MAX_PATH = 4096
+#: Entries of the first folder that are held while it is found out whether the destination is the source.
+HELD = 10_000
+_APPEARED = "The destination folder was made by somebody else while the source was listed."
 
 
 class Walk:
@@ -64,7 +67,10 @@ class Walk:
         root: Folder,
         selection: NameSelection = EVERYTHING,
         sync: Sync | None = None,
+        *,
+        missing: bool = False,
     ) -> None:
+        """missing: the destination folder did not exist when the item was looked at."""
         self.item = item
         self.directories = 1
         self.symlinks = 0
@@ -87,14 +93,17 @@ class Walk:
         self._memory = TaskShare(work.control_sessions.memory)
         self._flushed_at = work.clock.now()
         self._begun = False
+        self._missing = missing
         #: The destination folder is made while the source is listed, from the first entries on.
         self._makes_meanwhile = False
         self._preparing: asyncio.Task[bool] | None = None
+        #: Finds out whether the destination is the source, or was made inside it.
+        self._checking: asyncio.Task[None] | None = None
         #: The identity of the destination, where the source is on the same endpoint.
         self._avoid = ""
         #: The path of the root, on servers that report full paths of link targets.
         self._real_root: str | None = None
-        self._destination_probe = DestinationProbe(work.storage_probe, item.id)
+        self._destination_probe = DestinationProbe(work.storage_probe, item.id, root.source, root.destination)
 
     async def run(self) -> None:
         """Raises FaultError when the root cannot be used, or when the connection is lost again and again.
@@ -103,6 +112,7 @@ class Walk:
         """
         try:
             await self._scan_all()
+            await self._destination_probe.remove()
             await self._finish()
         finally:
             self._memory.close()
@@ -114,31 +124,54 @@ class Walk:
             await self._visit_all()
             if self._sync:
                 await self._sync.finish()
-            await self._flush()
             await self._prepared()
+            await self._checked()
+            await self._flush()
         finally:
             if self._sync:
                 await self._sync.stop()
-            if self._preparing:
-                await cancel_all([self._preparing])
+            await cancel_all([task for task in (self._preparing, self._checking) if task])
 
     async def _begin(self) -> None:
         """Prepare; in parallel with the listing of the source where the found files do not depend on it."""
-        alone = not (self._work.same_endpoint or await self._work.storage_probe.is_possible())
-        plain = alone and not self._sync and self._selection.links is Links.IGNORE
-        self._makes_meanwhile = plain and self._root.destination is not None
+        plain = not self._work.same_endpoint and not self._sync and self._selection.links is Links.IGNORE
+        if plain and self._root.destination is not None:
+            # A folder that does not exist is not the source.
+            self._makes_meanwhile = self._missing or not await self._destination_probe.is_possible()
         if not self._makes_meanwhile:
             await self._prepare()
 
     def _permitted(self) -> None:
         """The source can be listed: the destination may be made."""
         if self._makes_meanwhile and self._preparing is None:
-            self._preparing = asyncio.create_task(self._folders.make(self._root.destination or ""))
+            self._preparing = asyncio.create_task(self._make_destination())
+
+    async def _make_destination(self) -> bool:
+        """Make the destination folder. Returns False when it existed."""
+        path = self._root.destination or ""
+        made = await self._destination_probe.mark_with(self._folders.make(path))
+        if await self._destination_probe.is_possible():
+            inner = self._folders.made_part(path)
+            if not inner:
+                # The next try looks whether it is the source.
+                raise FaultError(Fault(Kind.PATH_EXISTS, Side.DESTINATION, advice=_APPEARED, raw=path))
+            self._checking = asyncio.create_task(self._destination_probe.check(inner))
+        return made
 
     async def _prepared(self) -> None:
         """Wait for the destination folder, before anything goes into it. There is none if the root was not listed."""
         if self._preparing:
             await asyncio.shield(self._preparing)
+        if not self._makes_meanwhile:
+            await self._checked()
+
+    async def _checked(self) -> None:
+        """Wait until the destination is known to be neither the source nor a new folder inside it.
+
+        While a large root is being listed, its files do not wait for that: the answer may come behind the listing.
+        """
+        if self._checking:
+            await asyncio.shield(self._checking)
 
     async def _visit_all(self) -> None:
         running: set[asyncio.Task[None]] = set()
@@ -167,6 +200,7 @@ class Walk:
         Returns False when it existed.
         """
         path = self._root.destination or ""
+        # Asked now, in the round trip of the mark: since the scan of the items others may have removed it.
         there = await self._work.control_sessions.answer(Side.DESTINATION, lambda session: session.stat(path or "/"))
         if isinstance(there, Entry) and there.is_directory:
             self._folders.remember(path)
@@ -185,7 +219,7 @@ class Walk:
 
     async def _prepare(self) -> None:
         """Make the destination folder, and read the facts of both roots that the walk needs."""
-        fresh = await self._destination_probe.mark(self._root.source, self._root.destination, self._make_root())
+        fresh = await self._destination_probe.mark_with(self._make_root())
         self._root = replace(self._root, fresh=fresh)
         if self._selection.links is not Links.IGNORE:
             await self._prepare_for_links()
@@ -196,6 +230,10 @@ class Walk:
                 raise FaultError(
                     request_fault(Kind.AMBIGUOUS_PATH, "The source and the destination are the same folder.")
                 )
+        if not fresh:
+            self._checking = asyncio.create_task(self._destination_probe.check())
+            # The question goes out before the listing, behind which some servers would answer it.
+            await asyncio.sleep(0)
 
     async def _prepare_for_links(self) -> None:
         root = await self._work.control_sessions.stat(Side.SOURCE, self._root.source or "/")
@@ -209,6 +247,7 @@ class Walk:
     async def _make_folders(self, folders: Sequence[Folder]) -> Sequence[Folder]:
         """Make these folders at the destination, ahead of their files. Returns those that exist now."""
         await self._prepared()
+        await self._checked()
         try:
             made = await self._folders.make_all([folder.destination or "" for folder in folders])
         except FaultError as error:
@@ -361,15 +400,54 @@ class Walk:
 
     async def _read(self, folder: Folder, there: DestinationFolder | None, listing: FolderListing) -> None:
         """Read the listing of the source; there: the destination folder, where files are compared."""
-        if there is None and folder.destination is not None and not folder.fresh:
+        empty = folder.fresh or (self._missing and folder.depth == self._root.depth)
+        if there is None and folder.destination is not None and not empty:
             self._work.spawn(self._feeder.look_ahead(folder.destination))
         with FoldedNames(self._work, folder, self._prepared, self._skip_or_fail) as names:
-            async for entries in self._work.control_sessions.listing(Side.SOURCE, folder.source or "/"):
-                self._permitted()
+            async for entries in self._entries(folder):
                 copied = [one for one in entries if not self._destination_probe.is_ours(folder.source, one.name)]
                 await self._add_compared(folder, there, listing, names.apart(copied))
-            self._permitted()
             await self._add_compared(folder, there, listing, await names.late())
+
+    async def _entries(self, folder: Folder) -> AsyncGenerator[Sequence[Entry], None]:
+        """The entries of a source folder, in batches.
+
+        They are held while the source is asked whether it is the destination: some servers answer that behind the
+        listing, which would wait for its consumer. A long listing is read to its end then, and once more.
+        """
+        held: list[Sequence[Entry]] = []
+        early = 0
+        async with aclosing(self._listing(folder)) as batches:
+            async for entries in batches:
+                if early > HELD:
+                    continue
+                held.append(entries)
+                if self._is_checking:
+                    early += len(entries)
+                    continue
+                for batch in held:
+                    yield batch
+                held.clear()
+        if self._is_checking:
+            await self._prepared()
+        if early > HELD:
+            held.clear()
+            async with aclosing(self._listing(folder)) as batches:
+                async for batch in batches:
+                    yield batch
+        for batch in held:
+            yield batch
+
+    @property
+    def _is_checking(self) -> bool:
+        return not self._makes_meanwhile and self._checking is not None and not self._checking.done()
+
+    async def _listing(self, folder: Folder) -> AsyncGenerator[Sequence[Entry], None]:
+        async with aclosing(self._work.control_sessions.listing(Side.SOURCE, folder.source or "/")) as batches:
+            async for entries in batches:
+                self._permitted()
+                yield entries
+        self._permitted()
 
     async def _add_compared(
         self, folder: Folder, there: DestinationFolder | None, listing: FolderListing, entries: Sequence[Entry]

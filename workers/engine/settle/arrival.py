@@ -7,6 +7,9 @@ from endpoints.gridftp.ranges import RangeError, RangeSet
 from endpoints.gridftp.third_party.slots import MAX_RANGES
 from transferapi.tasks.records import FileRow, SettledFile
 
+#: Seconds after which a file that is too short at its destination is looked at once more.
+LATER = 2.0
+
 
 def octets(ranges: str) -> int:
     """The number of octets in these ranges; 0 for ranges that cannot be read."""

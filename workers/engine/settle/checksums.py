@@ -29,7 +29,7 @@ def common_algorithm(
 
 
 def mismatch(wanted: Checksum | None, algorithm: str, source: str, destination: str) -> Fault | None:
-    """The fault of two checksums of a file, hexadecimal in lower case; None: they agree.
+    """The fault of two checksums of a file, hexadecimal in lower case; None if they agree.
 
     wanted: the checksum that the user gave. Where the source itself has another one, a retry cannot succeed: the fault
     is not retryable. A file that was damaged or changed during the transfer is tried again.

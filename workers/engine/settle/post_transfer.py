@@ -1,7 +1,8 @@
 """The steps between the arrival of a file and its settlement.
 
 With verify_checksum, or where the user gave a checksum: the comparison of checksums (`verify`). With
-preserve_timestamp: the modification time (`timestamps`). docs/decisions/0007-verification.md gives the reasons.
+preserve_timestamp: the modification time (`timestamps`). docs/decisions/verification-and-deletions.md gives the
+reasons.
 """
 
 from __future__ import annotations
@@ -56,6 +57,10 @@ class PostTransfer:
         while self.full:
             self._room.clear()
             await self._room.wait()
+
+    async def is_possible(self) -> bool:
+        """See `Verifier.is_possible`."""
+        return not self._verify_all or await self._verifier.is_possible()
 
     def prepare(self) -> None:
         """Open sessions: files are about to be moved."""

@@ -3,7 +3,7 @@
 A file that the destination did not have is written under a name of its own, which no late command of a lost worker
 names. An entry of somebody else's server is overwritten in place: a STOR that still waits in a server's socket empties
 it although it has arrived since. The fence of the lost worker keeps it from sending more; what the servers had received
-by then is found here, before the task may say SUCCEEDED (decision 0002).
+by then is found here, before the task may say SUCCEEDED (docs/decisions/settlement.md).
 """
 
 from __future__ import annotations

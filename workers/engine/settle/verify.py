@@ -85,6 +85,22 @@ class Verifier:
         """Files that are being compared."""
         return sum(len(queue.under_way) for queue in self._queues)
 
+    async def is_possible(self) -> bool:
+        """Whether the endpoints have a common algorithm; else the task is ended. Nothing is written before.
+
+        It asks the sessions that the scan needs as well. Endpoints that cannot be reached are for the scan to report.
+        """
+        sessions = self._work.control_sessions
+        try:
+            source, destination = await sessions.session(Side.SOURCE), await sessions.session(Side.DESTINATION)
+            common_algorithm(source.algorithms, destination.algorithms)
+        except UnreachableError:
+            return True
+        except FaultError as error:
+            self._end(error.fault)
+            return False
+        return True
+
     def prepare(self) -> None:
         """Open the sessions: files are about to arrive."""
         if not self._prepared:

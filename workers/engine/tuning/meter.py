@@ -88,7 +88,7 @@ class Meter:
         self._clear()
 
     def add(self, sample: Sample, lanes: int, round_trip: float) -> Rate | None:
-        """The goodput of a window that ends with this sample; None: it does not end yet. lanes: those of the plan."""
+        """The goodput of a window that ends with this sample; None if it does not end yet. lanes: those of the plan."""
         seconds = 0.0 if self._last is None else sample.at - self._last
         began = sample.at - seconds
         self._last = sample.at

@@ -1,7 +1,7 @@
 """The plan that a chunk begins with: the rules of the paper, corrected by the round-trip time. Pure.
 
-The reason (docs/decisions/0008-tuner.md has the measurements): a stream carries at most one window in each round trip,
-and a lane at most its files under way. The rules of the paper are right where the round trip is short.
+The reason (docs/decisions/tuning-and-forecasts.md has the measurements): a stream carries at most one window in each
+round trip, and a lane at most its files under way. The rules of the paper are right where the round trip is short.
 """
 
 from __future__ import annotations
@@ -20,19 +20,21 @@ WINDOW = 4 * 2**20
 BLOCK = 256 * 2**10
 #: Maximum number of octets queued in a lane behind its first file: after a fault they are sent again.
 QUEUED = 256 * 10**6
-#: Parts of a file that go to an agent at once (docs/decisions/0047: four reach what MODE E does at 60 ms); average
+#: Parts of a file that go to an agent at once (docs/decisions/agents.md: four reach what MODE E does at 60 ms); average
 #: size of files, in octets, from which they go in parts.
 PARTS = 4
 PARTED_ABOVE = 32 * 2**20
-#: Small files to an agent (docs/decisions/0054): round trips that each takes from its lane; files that a lane has under
-#: way, to lose no time between them; files a second that all lanes are to carry; and the fewest files for one lane.
+#: Small files to an agent (docs/decisions/agents.md): round trips that each takes from its lane; files that a lane has
+#: under way, to lose no time between them; files a second that all lanes are to carry; and the fewest files for one
+#: lane.
 TRIPS_A_FILE = 2.5
 AHEAD = 6
 FILES_A_SECOND = 500
 FILES_A_LANE = 8
-#: Small files to an agent by a port of the relay (docs/decisions/0075): octets a second that a relay process passes on
-#: at best, the least gain over a connection for each file, octets of a channel's window, lanes besides those that the
-#: windows need, and files under way in a lane: the lanes differ, and each file that a slow one has ahead is waited for.
+#: Small files to an agent by a port of the relay (docs/decisions/agents.md): octets a second that a relay process
+#: passes on at best, the least gain over a connection for each file, octets of a channel's window, lanes besides those
+#: that the windows need, and files under way in a lane: the lanes differ, and each file that a slow one has ahead is
+#: waited for.
 RELAY_RATE = 60 * 10**6
 RELAY_GAIN = 1.25
 RELAY_WINDOW = 256 * 2**10
@@ -59,7 +61,7 @@ class Caps:
     stream_only: bool = False
     #: The source listens and an agent connects, in mode S: a large file goes in parts, each on a stream of its own.
     parted: bool = False
-    #: Octets a second that the relay passes on for small files to an agent; 0: no limit; None: it takes none.
+    #: Octets a second that the relay passes on for small files to an agent; 0: no limit; None if it takes none.
     relay_rate: int | None = None
 
     @classmethod

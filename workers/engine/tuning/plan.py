@@ -1,7 +1,7 @@
 """Plans: the numbers of lanes, of streams and of files under way, and their reason. Pure.
 
 The rules are those of the paper "Software as a service for data scientists" (Communications of the ACM 55(2), 2012),
-see docs/decisions/0008-tuner.md. Sizes are octets; a MB is 10**6 octets.
+see docs/decisions/tuning-and-forecasts.md. Sizes are octets; a MB is 10**6 octets.
 """
 
 from __future__ import annotations

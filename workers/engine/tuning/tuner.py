@@ -1,7 +1,7 @@
 """The tuner: the plan that a chunk begins with, and its changes by measured goodput. Pure.
 
 The engine calls `plan` when a chunk begins and `measured` with each sample; the tuner has no clock of its own.
-docs/decisions/0008-tuner.md describes what it does and why.
+docs/decisions/tuning-and-forecasts.md describes what it does and why.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ import secrets
 import socket
 import ssl
 import threading
+from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
@@ -16,7 +17,7 @@ from .connection import TunnelConnection, TunnelLimits
 from .data_tunnels import DATA_TUNNEL_LIMITS, DataTunnelOffer, DataTunnels
 from .frames import FrameError
 from .multiplexer import Ended, TunnelChannel
-from .service import ServiceAddress, check_peer, open_tcp, tls_context
+from .service import ServiceAddress, check_peer, open_tunnel, relay_of, tls_context
 from .sign_in import VERSION, SigningIdentity, text_to_sign
 from .websocket import DATA_SUBPROTOCOL, SUBPROTOCOL
 
@@ -29,11 +30,14 @@ MAX_RETRY = 300.0
 
 
 class TunnelEndedError(Exception):
-    """There is no tunnel, or no more. code: of `Refused`, or "". retry: seconds that the relay asks to wait."""
+    """There is no tunnel, or no more. code: of `Refused`, or "". retry: seconds that the relay asks to wait.
 
-    def __init__(self, reason: str, code: str = "", retry: float | None = None) -> None:
+    relay: the address to which the service has redirected the agent, or "".
+    """
+
+    def __init__(self, reason: str, code: str = "", retry: float | None = None, relay: str = "") -> None:
         super().__init__(reason)
-        self.reason, self.code, self.retry = reason, code, retry
+        self.reason, self.code, self.retry, self.relay = reason, code, retry, relay
 
 
 class AgentFacts(NamedTuple):
@@ -62,7 +66,7 @@ class ClientEnd(TunnelConnection):
         self._head: bytearray | None = bytearray()
         self.welcome: asyncio.Future[None] = self._loop.create_future()
         self._retry: float | None = None
-        self._code = ""
+        self._code = self._relay = ""
 
     def begin(self) -> None:
         assert self.transport is not None
@@ -70,7 +74,7 @@ class ClientEnd(TunnelConnection):
 
     def error(self) -> TunnelEndedError:
         """Why there is no tunnel any more."""
-        return TunnelEndedError(self.why_lost, self._code, self._retry)
+        return TunnelEndedError(self.why_lost, self._code, self._retry, self._relay)
 
     # ---- the handshake
 
@@ -98,9 +102,11 @@ class ClientEnd(TunnelConnection):
         """The WebSocket is open."""
 
     def _check_answer(self, head: websocket.Head) -> None:
-        """Raises WebSocketError."""
+        """Check that the answer opens the WebSocket of this request. Raises WebSocketError."""
         status = head.first.split(" ")[1:2]
         if status != ["101"]:
+            if status == ["307"]:
+                self._relay = relay_of(self._service, head.fields.get("location", ""))
             self._retry = _seconds(head.fields.get("retry-after", ""))
             raise websocket.WebSocketError(f"the service has no relay now: {head.first[:100]}")
         if head.fields.get("sec-websocket-accept") != websocket.accept_key(self._key):
@@ -108,9 +114,9 @@ class ClientEnd(TunnelConnection):
 
     # ---- documents
 
+    @abstractmethod
     def welcomed(self, content: Mapping[str, Any]) -> None:
         """The relay has accepted the tunnel. Raises FrameError."""
-        raise NotImplementedError
 
     def document_received(self, content: Mapping[str, Any]) -> None:
         if "welcome" in content:
@@ -221,7 +227,7 @@ class AgentEnd(ClientEnd):
         await self._data.wait_closed()
 
     async def _open_data_tunnel(self, key: str) -> TunnelConnection:
-        """Raises OSError."""
+        """Open a tunnel for data with this key, signed in. Raises OSError."""
         try:
             end = await connect_end(self._service, lambda: DataTunnelEnd(self._service, key))
         except TunnelEndedError as error:
@@ -269,7 +275,7 @@ class _Dialed:
 
     def dial(self) -> socket.socket:
         """In the thread. Raises OSError."""
-        sock = open_tcp(self._service, CONNECT_SECONDS)
+        sock = open_tunnel(self._service, CONNECT_SECONDS)
         with self._lock:
             if not self._is_given_up:
                 self._sock = sock
@@ -315,5 +321,5 @@ async def connect_end(service: ServiceAddress, make: Callable[[], End]) -> End:
 
 
 def _seconds(text: str) -> float | None:
-    """Retry-After in seconds (RFC 9110, 10.2.3)."""
+    """The seconds of Retry-After (RFC 9110, 10.2.3)."""
     return min(float(text), MAX_RETRY) if text.isascii() and text.isdigit() else None

@@ -39,7 +39,7 @@ class Bridge(ChannelHandler, asyncio.BufferedProtocol):
         #: Octets that the socket has taken, and for which no credit has been granted.
         self._taken = 0
         self._blocked = False
-        #: Octets of the channel that came before the socket, at most one window; None: it has come.
+        #: Octets of the channel that came before the socket, at most one window; None if it has come.
         self._early: bytearray | None = bytearray()
         self.lost: Callable[[], None] = lambda: None
         channel.handler = self

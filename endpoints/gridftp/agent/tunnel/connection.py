@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, NamedTuple, cast
 
@@ -30,7 +31,7 @@ class TunnelLimits(NamedTuple):
     channels: int = MAX_CHANNELS
 
 
-class TunnelConnection(asyncio.Protocol):
+class TunnelConnection(asyncio.Protocol, ABC):
     """One end of a tunnel. Subclasses implement `document_received`, `channel_opened` and `tunnel_lost`.
 
     is_client: the agent's end, which masks its frames.
@@ -54,12 +55,13 @@ class TunnelConnection(asyncio.Protocol):
 
     # ---- for subclasses
 
+    @abstractmethod
     def document_received(self, content: Mapping[str, Any]) -> None:
         """A message about the tunnel itself. Raises FrameError."""
-        raise NotImplementedError
 
+    @abstractmethod
     def channel_opened(self, channel: TunnelChannel, content: Mapping[str, Any]) -> None:
-        raise NotImplementedError
+        """The other end has opened a channel."""
 
     def tunnel_lost(self) -> None:
         """Called once, after all channels have ended."""
@@ -146,7 +148,7 @@ class TunnelConnection(asyncio.Protocol):
     # ---- inside
 
     def _receive(self, message: websocket.Message) -> None:
-        """Raises FrameError."""
+        """Take one message of the peer. Raises FrameError."""
         if message.opcode is Opcode.BINARY:
             if not self.signed_in:
                 raise FrameError("channels come after the sign-in")

@@ -185,7 +185,7 @@ class DataTunnels:
                 sock.close()
 
     async def _connect(self) -> TunnelConnection:
-        """Raises OSError."""
+        """Open a tunnel for data, and count failures in a row. Raises OSError."""
         try:
             found = await self._open_end(self._offer.key)
         except OSError:

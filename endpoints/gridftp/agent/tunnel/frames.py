@@ -56,7 +56,7 @@ def document(type_: FrameType, channel: int, content: Mapping[str, Any]) -> byte
 
 
 def decode(message: bytes) -> Frame:
-    """Raises FrameError."""
+    """Parse one message. Raises FrameError."""
     if len(message) < HEAD:
         raise FrameError("a frame without a head")
     type_ = _TYPES.get(message[0])
@@ -66,7 +66,7 @@ def decode(message: bytes) -> Frame:
 
 
 def octets_of_credit(payload: bytes) -> int:
-    """Raises FrameError."""
+    """Parse the payload of a CREDIT. Raises FrameError."""
     if len(payload) != 4 or not any(payload):
         raise FrameError("a credit without a number")
     return int.from_bytes(payload, "big")

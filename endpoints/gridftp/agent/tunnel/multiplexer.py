@@ -117,7 +117,7 @@ class TunnelChannel:
     # ---- frames of the peer
 
     def receive(self, frame: Frame) -> None:
-        """Raises FrameError."""
+        """Take one frame of this channel. Raises FrameError."""
         if frame.type is FrameType.DATA:
             self._receive_data(frame.payload)
         elif frame.type is FrameType.CREDIT:

@@ -70,7 +70,7 @@ class _Way:
 
 
 def _wait(selector: selectors.BaseSelector, *ways: _Way) -> None:
-    """Until a source has something, or a target that has something to take has room."""
+    """Wait until a source has something, or a target that has something to take has room."""
     wanted: dict[socket.socket, int] = {}
     for way in ways:
         which, event = (way.target, selectors.EVENT_WRITE) if way.held else (way.source, selectors.EVENT_READ)

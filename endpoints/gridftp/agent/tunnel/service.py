@@ -35,11 +35,13 @@ class ServiceAddress(NamedTuple):
 
     pins: SHA-256, in hex, of the service's certificate (DER) or of its public key (SubjectPublicKeyInfo). Where there
     is any, exactly these are accepted, and no authority. authorities: a PEM file in place of those of the system.
+    relay: host:port at which this machine reaches the relay, without TLS; "": the service passes tunnels on.
     """
 
     url: str
     pins: tuple[str, ...] = ()
     authorities: str | None = None
+    relay: str = ""
 
     @property
     def host(self) -> str:
@@ -83,8 +85,31 @@ def open_tcp(service: ServiceAddress, timeout: float) -> socket.socket:
     return _through(proxy, service, timeout)
 
 
+def open_tunnel(service: ServiceAddress, timeout: float) -> socket.socket:
+    """As `open_tcp`, for a tunnel. Raises OSError (ServiceError)."""
+    if not service.relay:
+        return open_tcp(service, timeout)
+    host, _, port = service.relay.rpartition(":")
+    return socket.create_connection((host.strip("[]"), int(port)), timeout)
+
+
+def relay_of(service: ServiceAddress, location: str) -> str:
+    """The relay to which the service redirects an agent (RFC 9110 section 15.4.8), as `ServiceAddress.relay`; "": none.
+
+    Only a service on this machine may, and only to this machine: such an address has no TLS.
+    """
+    try:
+        found = urlsplit(location)
+        host, port = found.hostname or "", found.port
+    except ValueError:
+        return ""
+    if service.relay or service.is_tls or found.scheme != "http" or not port:
+        return ""
+    return f"{host}:{port}" if _is_loopback(service.host) and _is_loopback(host) else ""
+
+
 def tls_context(service: ServiceAddress) -> ssl.SSLContext | None:
-    """None for a service on this machine that is reached without TLS."""
+    """The context of TLS; None for a service on this machine that is reached without it."""
     if not service.is_tls:
         return None
     context = ssl.create_default_context(cafile=service.authorities)
@@ -99,7 +124,9 @@ def tls_context(service: ServiceAddress) -> ssl.SSLContext | None:
 
 
 def check_peer(service: ServiceAddress, secured: ssl.SSLSocket | ssl.SSLObject | None) -> None:
-    """After the handshake: the pin, or the time of the certificate. secured: SSLSocket, SSLObject or None.
+    """Check the certificate of the service after the handshake, by the pin or by its time.
+
+    secured: SSLSocket, SSLObject or None.
 
     Raises ServiceError.
     """
@@ -110,7 +137,7 @@ def check_peer(service: ServiceAddress, secured: ssl.SSLSocket | ssl.SSLObject |
 
 
 def check_time(service: ServiceAddress, certificate: Mapping[str, Any], now: float) -> None:
-    """The certificate's time, with `CLOCK_SLACK` for a clock of this machine that is wrong. Raises ServiceError."""
+    """Check the time of the certificate, with `CLOCK_SLACK` for a wrong clock of this machine. Raises ServiceError."""
     begin, end = (ssl.cert_time_to_seconds(certificate[name]) for name in ("notBefore", "notAfter"))
     if begin - CLOCK_SLACK <= now <= end + CLOCK_SLACK:
         return
@@ -121,7 +148,7 @@ def check_time(service: ServiceAddress, certificate: Mapping[str, Any], now: flo
 
 
 def check_pin(service: ServiceAddress, certificate: bytes | None) -> None:
-    """certificate: in DER. Raises ServiceError where it is not a pinned one."""
+    """Check that a certificate (DER) is a pinned one. Raises ServiceError."""
     shown = certificate or b""
     known = {pin.lower() for pin in service.pins}
     if not shown or not known & {hashlib.sha256(shown).hexdigest(), spki_sha256(shown)}:
@@ -148,7 +175,7 @@ def _proxy_of(service: ServiceAddress) -> str | None:
 
 
 def _through(proxy: str, service: ServiceAddress, timeout: float) -> socket.socket:
-    """A tunnel through an HTTP proxy (RFC 9110, 9.3.6). Raises OSError."""
+    """Open a tunnel through an HTTP proxy (RFC 9110, 9.3.6). Raises OSError."""
     parts = urlsplit(proxy if "//" in proxy else f"http://{proxy}")
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ServiceError("only proxies with http:// or https:// addresses can be used")

@@ -143,18 +143,22 @@ class Tunnel:
             except TunnelEndedError as error:
                 if error.code in Refused.FINAL:
                     raise TunnelRefusedError(error.code, error.reason) from None
+                # The next tunnel asks the service again: the relay may have another port then.
+                self._service = self._service._replace(relay=error.relay)
+                if error.relay:
+                    continue
                 failures = 0 if loop.time() > begun + WORKED_SECONDS else failures + 1
                 self._on_status(f"{error.code or 'away'}: {error.reason}")
                 await self._sleep(_pause(failures, error))
 
     async def _sleep(self, seconds: float) -> None:
-        """Raises nothing; ends early where the tunnel is to stop."""
+        """Sleep, but not longer than until `stop`. Raises nothing."""
         assert self._stopping is not None
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(self._stopping.wait(), seconds)
 
     async def _one_tunnel(self) -> None:
-        """One tunnel, to its end. Raises TunnelEndedError, unless it is to stop."""
+        """Keep one tunnel to its end. Raises TunnelEndedError, unless it is to stop."""
         end = await connect_end(
             self._service,
             lambda: AgentEnd(self._service, self._identity, self._facts, self._state, self._on_control),
@@ -178,7 +182,7 @@ class Tunnel:
             raise end.error()
 
     async def _watch(self, end: AgentEnd) -> None:
-        """Until the tunnel is lost, is silent, or is to stop."""
+        """Watch a tunnel until it is lost, is silent, or is to stop."""
         assert self._stopping is not None
         stopping = asyncio.ensure_future(self._stopping.wait())
         ends: set[asyncio.Future[Any]] = {end.lost, stopping}

@@ -33,7 +33,10 @@ class _Adler32:
 
 
 def _not_for_security(name: str) -> Callable[[], HashObject]:
-    """Where the system allows only digests that are secure, Python 3.9 or later can say that this is no security."""
+    """A maker of digests that protect nothing, which systems that allow only secure digests must be asked for.
+
+    Python has the argument for it from 3.9 on.
+    """
     try:
         hashlib.new(name, usedforsecurity=False)  # novermin
     except (TypeError, ValueError):
@@ -72,7 +75,7 @@ def checksum(session: ServerSession, argument: bytes) -> None:
 
 
 def _pieces(fd: int, offset: int, length: int, buffer: memoryview) -> Iterator[memoryview]:
-    """Up to the end of the file or of `length`."""
+    """Yield the octets of the file up to its end, or up to `length`."""
     while length:
         wanted = len(buffer) if length < 0 else min(length, len(buffer))
         taken = _read_into(fd, buffer[:wanted], offset)

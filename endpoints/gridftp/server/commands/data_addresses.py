@@ -30,7 +30,7 @@ def passive(session: ServerSession, _: bytes) -> None:
 
 @command("SPAS", feature="SPAS")
 def striped_passive(session: ServerSession, _: bytes) -> None:
-    """One stripe: this server."""
+    """Listen, and answer with one address: this server has one data node."""
     session.say(f"229-Entering Striped Passive Mode.\r\n {_listen_ipv4(session)}\r\n229 End\r\n".encode())
 
 
@@ -67,7 +67,7 @@ def connect_ahead(session: ServerSession, line: bytes) -> None:
 
 @command("SPOR")
 def striped_active(session: ServerSession, argument: bytes) -> None:
-    """The addresses of the destination's data nodes; this server can send to one."""
+    """Take the address of a data node of the destination; this server can send to one."""
     addresses = argument.split()
     if len(addresses) != 1:
         raise CommandRefusedError(501, "SPOR takes one address here.")
@@ -77,7 +77,7 @@ def striped_active(session: ServerSession, argument: bytes) -> None:
 
 @command("EPRT", feature="EPRT")
 def extended_active(session: ServerSession, argument: bytes) -> None:
-    """`|1|132.235.1.2|6275|` or `|2|1080::8:800:200C:417A|5282|`, with any delimiter."""
+    """Take the address to connect to: `|1|132.235.1.2|6275|` or `|2|1080::8:800:200C:417A|5282|`, any delimiter."""
     session.channel.set_target(_checked(*_parse_extended(argument)))
     session.reply(200, "EPRT Command successful.")
 
@@ -98,14 +98,17 @@ def relayed(session: ServerSession, argument: bytes) -> None:
 
 
 def _require_own_host(session: ServerSession) -> None:
-    """A refused PASV closes the cached data connections, as a granted one does: a client drains with it."""
+    """Raise CommandRefusedError (425) if no client can connect to this server.
+
+    The cached data connections are closed first, as by a PASV that succeeds: clients drain a lane with PASV.
+    """
     if not session.local_host:
         session.channel.close()
         raise CommandRefusedError(425, "Data connections cannot reach this server: use PORT.")
 
 
 def _listen_ipv4(session: ServerSession) -> str:
-    """Listen; the address as PASV writes it."""
+    """Listen at a new port; return the address as PASV writes it."""
     _require_own_host(session)
     if ":" in session.local_host:
         raise CommandRefusedError(425, "This is an IPv6 connection: use EPSV.")

@@ -132,7 +132,9 @@ def symlink_to(session: ServerSession, argument: bytes) -> None:
     target, session.link_target = session.link_target, b""
     if not target:
         raise CommandRefusedError(503, "SITE SYMLINKTO must follow a successful SITE SYMLINKFROM.")
-    with session.service.root.parent(session.path_to_change(argument)) as (folder, name):
+    path = session.path_to_change(argument)
+    session.service.root.require_link_target(path, target)
+    with session.service.root.parent(path) as (folder, name):
         os.symlink(target, name, dir_fd=folder)
     session.reply(250, "OK.")
 

@@ -64,7 +64,10 @@ def facts_of_one(session: ServerSession, argument: bytes) -> None:
 
 @command("MLSC", feature="MLSC")
 def facts_on_control(session: ServerSession, argument: bytes) -> None:
-    """A long listing is several preliminary replies, then the final one: the size of each is limited."""
+    """Send the facts of a folder on the control channel (MLSC).
+
+    A long listing is several preliminary replies, then the final one: the size of each is limited.
+    """
     path = session.path(argument or b".")
     held = b""
     for chunk in _in_chunks(b" " + line for line in _lister(session).fact_lines(path, session.facts)):
@@ -113,7 +116,10 @@ def _lister(session: ServerSession) -> Lister:
 
 
 def _send(session: ServerSession, path: bytes, lines: Iterator[bytes]) -> None:
-    """The first piece is read before data connections are opened: an error needs none."""
+    """Send the lines on the data channel.
+
+    The first piece is read before data connections are opened: an error needs none.
+    """
     session.channel.require()
     chunks = _in_chunks(lines)
     pieces = chain(list(islice(chunks, 1)), chunks)

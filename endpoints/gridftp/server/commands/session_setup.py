@@ -27,7 +27,10 @@ def user(session: ServerSession, argument: bytes) -> None:
 
 @command("PASS", before_login=True)
 def password(session: ServerSession, _: bytes) -> None:
-    """The password is of no importance: a user is anonymous, or has a certificate, or the program has let it in."""
+    """Log the user in, whatever the password is.
+
+    A user is anonymous, or has a certificate, or the program has let it in.
+    """
     account = _account(session)
     if not account:
         raise CommandRefusedError(530, f"Login incorrect: {session.identity or 'this server knows anonymous only'}.")
@@ -37,7 +40,7 @@ def password(session: ServerSession, _: bytes) -> None:
 
 
 def _account(session: ServerSession) -> str:
-    """The name that the user is logged in by; "": refused. Raises CommandRefusedError."""
+    """The name by which the user is logged in; "" if it is refused. Raises CommandRefusedError."""
     user_name, security = session.user.decode("utf-8", "replace"), session.service.security
     if session.vouched:
         return user_name or "anonymous"
@@ -62,7 +65,7 @@ def noop(session: ServerSession, _: bytes) -> None:
 
 @command("ABOR")
 def abort(session: ServerSession, _: bytes) -> None:
-    """RFC 959 section 4.1.3. A running transfer has been ended already, when this line arrived."""
+    """Answer ABOR (RFC 959 section 4.1.3). A running transfer has ended already, when this line arrived."""
     session.interrupt.clear()
     session.reply(226, "Abort successful.")
 
@@ -77,7 +80,10 @@ def system(session: ServerSession, _: bytes) -> None:
 
 @command("FEAT", before_login=True)
 def features(session: ServerSession, _: bytes) -> None:
-    """RFC 2389. UTF8 as in RFC 2640 and beyond: all octets but controls pass unchanged in both directions."""
+    """List the extensions of this server (RFC 2389).
+
+    UTF8 as in RFC 2640 and beyond: all octets but controls pass unchanged in both directions.
+    """
     names = (feature if isinstance(feature, str) else feature(session) for feature in FEATURES)
     lines = "".join(f" {name}\r\n" for name in sorted(names))
     session.say(f"211-Extensions supported:\r\n{lines}211 End.\r\n".encode())
@@ -96,7 +102,7 @@ def site_(session: ServerSession, argument: bytes) -> None:
 
 @site("WAYBILL")
 def waybill_(session: ServerSession, argument: bytes) -> None:
-    """Our own extensions. 502: this server has not this one."""
+    """Do one of our own extensions; 502 if this server does not have it."""
     word, _, rest = argument.partition(b" ")
     handler = WAYBILL.get(word.upper())
     if handler is None:
@@ -137,7 +143,7 @@ def _lookup(table: dict[bytes, Handler], word: bytes, verb: str) -> Handler:
 
 @command("TYPE")
 def type_(session: ServerSession, argument: bytes) -> None:
-    """Both types move octets unchanged: line ends are those of the disk."""
+    """Accept types A and I alike: both move octets unchanged, with the line ends of the disk."""
     if argument.upper()[:1] not in (b"I", b"A", b"L"):
         raise CommandRefusedError(504, "TYPE must be I or A.")
     session.reply(200, f"Type set to {argument.upper()[:1].decode()}.")

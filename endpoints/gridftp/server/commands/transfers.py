@@ -118,7 +118,10 @@ def _receive(session: ServerSession, receiver: Receiver, restart: RangeSet) -> N
 
 
 def _require_stream_restart(restart: RangeSet) -> None:
-    """MODE S can leave out the beginning only (RFC 3659 section 5)."""
+    """Raise CommandRefusedError unless the ranges are the beginning of the file.
+
+    MODE S can leave out nothing else (RFC 3659 section 5).
+    """
     if restart and not restart.covers(restart.total):
         raise CommandRefusedError(501, "In MODE S a restart is at one offset.")
 

@@ -104,7 +104,7 @@ class DataChannel:
         self._failed = False
 
     def fail(self, *, resetting: bool = False, sending_blocks: bool = False) -> None:
-        """The rule of failing files: see the package."""
+        """Close the channel after a file that failed, by the rule of failing files (see the package)."""
         if resetting:
             for connection in self.connections:
                 connection.reset()

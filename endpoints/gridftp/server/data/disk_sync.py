@@ -43,7 +43,7 @@ class DiskSync:
 
     @property
     def running(self) -> bool:
-        """Whether one has begun, and `wait` has not returned since its end."""
+        """Whether a sync has begun, and `wait` has not returned since its end."""
         return self._thread is not None
 
     @property

@@ -12,7 +12,10 @@ MOST_EARLY = 16
 
 
 class EarlyConnections:
-    """In the order of their commands. `begin` is called in the loop, all else in the session's thread."""
+    """Connections of PORT commands that wait, in the order of these commands.
+
+    `begin` is called in the loop, all else in the session's thread.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -19,7 +19,7 @@ FIRST_SECONDS, LONGEST_SECONDS, OF_ITS_TIME = 10.0, 60.0, 0.05
 
 
 class FileWatch:
-    """One command, if it moves a file and the program wants to know."""
+    """Reports the file that one command moves to the program, if that wants to know."""
 
     def __init__(self, session: ServerSession, verb: bytes, argument: bytes) -> None:
         self._session, self._verb, self._argument = session, verb, argument
@@ -28,7 +28,7 @@ class FileWatch:
         self._told = False
 
     def under_way(self, octets: int, size: int | None) -> None:
-        """`TellOctets` of this command."""
+        """Report the octets so far, if that is due (`TellOctets`)."""
         on_progress, now = self._session.service.on_progress, time.monotonic()
         begins = not self._told and max(octets, size or 0) >= LARGE
         if on_progress is None or not (begins or now >= self._due):
@@ -38,7 +38,7 @@ class FileWatch:
         on_progress(FileUnderWay(self._path(), self._verb in _SENDS, octets, size, seconds))
 
     def ended(self, error: str = "") -> None:
-        """error: the reply to the client; "" for success."""
+        """Report the end of the file. error: the reply to the client; "" for success."""
         on_file = self._session.service.on_file
         if on_file is None or self._verb not in _WORDS:
             return

@@ -23,7 +23,9 @@ class NotAdmittedError(ConnectionError):
 
 
 class JudgedListener:
-    """Takes over `listener`. most: connections that wait here; further ones are closed.
+    """A listening socket whose connections are judged in a thread before they may be used. Takes over `listener`.
+
+    most: connections that wait here; further ones are closed.
 
     As a listening socket it is readable while there is a connection, or a refusal, for `accept`.
     """
@@ -82,7 +84,7 @@ class JudgedListener:
                 self._failure = error
 
     def _take_one(self) -> bool:
-        """Whether there was a connection."""
+        """Accept and judge the connection that came first; return whether there was one."""
         with self._judging:
             try:
                 sock = self._listener.accept()[0]

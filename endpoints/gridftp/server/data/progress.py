@@ -61,7 +61,7 @@ class MarkerWriter:
         self._next_perf = now + (intervals.perf or math.inf)
 
     def add(self, start: int, end: int) -> None:
-        """These octets are written to the file system."""
+        """Count octets that are written to the file system."""
         self.octets += end - start
         try:
             self._fresh.add(start, end)
@@ -103,7 +103,7 @@ class MarkerWriter:
                 self._tell_ranges()
 
     def close(self) -> None:
-        """Nothing uses the file any more when this returns."""
+        """Wait for a sync that runs: nothing uses the file any more when this returns."""
         with contextlib.suppress(OSError):
             self._disk.wait()
 

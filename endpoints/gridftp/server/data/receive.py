@@ -144,7 +144,7 @@ class Receiver:
     # ---- MODE S (RFC 959 section 3.4.1)
 
     def stream(self, offset: int) -> None:
-        """All octets up to the end of the connection, written from `offset` on."""
+        """Receive all octets up to the end of the connection, and write them from `offset` on."""
         connection = self._channel.single(sending=False)
         self._sink.end = offset
         while True:
@@ -169,7 +169,7 @@ class Receiver:
     # ---- MODE E (GFD.20)
 
     def blocks(self) -> None:
-        """The blocks of one file, from all connections that the sender opens, up to its last EOD."""
+        """Receive the blocks of one file, from all connections that the sender opens, up to its last EOD."""
         connections = self._channel.incoming()
         for connection in connections:
             connection.begin_file()
@@ -182,7 +182,7 @@ class Receiver:
             ready = self._wait([connection for connection in connections if not connection.ended])
 
     def _turn(self, connection: DataConnection) -> None:
-        """A limited piece of work for one connection, so that all connections make progress."""
+        """Do a limited piece of work for one connection, so that all connections make progress."""
         for _ in range(_TAKES_IN_TURN):
             if connection.ended or not self._take_blocks(connection):
                 return

@@ -145,7 +145,7 @@ class Sender:
     # ---- MODE E (GFD.20)
 
     def blocks(self, connections: list[DataConnection], source: Source) -> None:
-        """The next block goes to the first connection that is ready."""
+        """Send the file in MODE E: the next block goes to the first connection that is ready."""
         streams = [_Stream(connection) for connection in connections]
         if source.octets <= _SMALL:
             self._prepare_small(streams, source)
@@ -169,7 +169,7 @@ class Sender:
             self._send_all(connection, end_of_data(len(connections) if connection is first else None))
 
     def _prepare_small(self, streams: list[_Stream], source: Source) -> None:
-        """A small file: header, octets and EOD in one system call for each connection."""
+        """Prepare a small file: header, octets and EOD go out in one system call for each connection."""
         parts = [
             Header(0, end - start, start).encode() + source.read_all(start, end - start) for start, end in source.pieces
         ]

@@ -37,7 +37,7 @@ class PathRoot(Root):
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), self.real)
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no folder is open."""
 
     def require_writable(self, path: bytes) -> None:
         """`Root.require_writable`; on Windows the real path has the case that is on the disk."""
@@ -66,7 +66,20 @@ class PathRoot(Root):
         self.require_folder(path)
         yield None, self._resolved(path) + os.fsencode(os.sep)
 
-    _above = folder
+    @contextlib.contextmanager
+    def _above(self, path: bytes, name: bytes) -> Iterator[tuple[int | None, bytes]]:
+        self._joined(path + b"/" + name)
+        with self.folder(path) as found:
+            yield found
+
+    def require_link_target(self, path: bytes, target: bytes) -> None:
+        if not self._as_windows:
+            return
+        if target.startswith(b"//"):
+            raise outside()
+        for part in target.split(b"/"):
+            if part not in (b"", b".", b".."):
+                _require_windows_name(part)
 
     @contextlib.contextmanager
     def behind_links(self, path: bytes) -> Iterator[tuple[int | None, bytes]]:
@@ -83,13 +96,13 @@ class PathRoot(Root):
         joined = self.real
         for part in filter(None, path.split(b"/")):
             if self._as_windows:
-                _require_windows_name(os.fsdecode(part))
+                _require_windows_name(part)
                 _require_own_name(joined, part)
             joined = os.path.join(joined, part)
         return joined
 
     def _resolved(self, path: bytes) -> bytes:
-        """Where it really is. Raises OSError when that is outside."""
+        """The real path of a path. Raises OSError if it is outside."""
         real = os.path.realpath(self._joined(path))
         base, found = os.path.normcase(self.real), os.path.normcase(real)
         if found != base and not found.startswith(base.rstrip(os.fsencode(os.sep)) + os.fsencode(os.sep)):
@@ -103,8 +116,15 @@ def open_root(folder: PathLike) -> Root:
     return Root(folder) if by_descriptor else PathRoot(folder)
 
 
-def _require_windows_name(name: str) -> None:
-    """Raises OSError for a name that Windows would take for a device, a stream, several folders or another name."""
+def _require_windows_name(encoded: bytes) -> None:
+    """Raises OSError for a name that Windows would take for a device, a stream, several folders or another name.
+
+    Names of Windows are UTF-16, and Python's are UTF-8 there: other octets are no name.
+    """
+    try:
+        name = encoded.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        raise OSError(errno.EILSEQ, "Not a file name on Windows: it is not UTF-8", encoded) from None
     if name.split(".")[0].rstrip().lower() in _DEVICES or _FORBIDDEN & set(name) or name[-1] in ". ":
         raise OSError(errno.EINVAL, "Not a file name on Windows", name)
 

@@ -101,7 +101,7 @@ def _replace(root: Root, path: bytes, written: NameInFolder, target: NameInFolde
 
 
 def _give_new_name(written: NameInFolder, target: NameInFolder) -> bool:
-    """In one call, where the system has it: a new name is the usual case. False: something is there, or may be."""
+    """Rename in one call to a name that nothing has; False if the system cannot, or if something has the name."""
     if _renameat2 is None or written.folder is None or target.folder is None:
         return False
     while _renameat2(written.folder, written.name, target.folder, target.name, _NOREPLACE):
@@ -128,7 +128,10 @@ def _exchange(written: NameInFolder, target: NameInFolder, there: os.stat_result
 
 
 def _keep_attributes(written: NameInFolder, target: NameInFolder) -> None:
-    """Raises OSError where `written` is no file, or STOR could not write `target`; WriteInPlaceError."""
+    """Give the new file the mode, owner, ACL and attributes of the old one.
+
+    Raises OSError if `written` is no file, or STOR could not write `target`; WriteInPlaceError.
+    """
     with contextlib.ExitStack() as opened:
         new_fd = written.open(_READ)
         opened.callback(os.close, new_fd)
@@ -151,7 +154,10 @@ def _keep_attributes(written: NameInFolder, target: NameInFolder) -> None:
 
 
 def _keep_extended(new_fd: int, old_fd: int) -> None:
-    """A default ACL of the folder has given the new file one, which the old one need not have."""
+    """Give the new file the extended attributes of the old one.
+
+    An ACL that only the new file has comes from a default ACL of the folder, and is removed.
+    """
     new, old = os.listxattr(new_fd), os.listxattr(old_fd)
     for name in old:
         value = os.getxattr(old_fd, name)

@@ -52,7 +52,7 @@ class RestrictedRoot(SeveralRoots):
         self._allowed_paths = sorted(allowed_paths, key=lambda allowed_path: -len(allowed_path.path))
 
     def close(self) -> None:
-        """The whole root stays open for the other sessions."""
+        """Do nothing: the whole root stays open for the other sessions."""
 
     @contextlib.contextmanager
     def at(self, path: bytes, *, changing: bool = False) -> Iterator[tuple[Root, bytes]]:
@@ -83,7 +83,7 @@ class RestrictedRoot(SeveralRoots):
         self._whole.require_writable(path)
 
     def require_replaceable(self, path: bytes) -> None:
-        """A symlink that leads out is not replaced, as in the toolkit's server; one without a target is."""
+        """Raise OSError for a symlink that leads out, as the toolkit's server; one without a target may be replaced."""
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             self.stat(path)
 

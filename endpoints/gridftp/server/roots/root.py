@@ -140,6 +140,12 @@ class Root:
     def require_replaceable(self, path: bytes) -> None:
         """Raises OSError where the thing of this name must remain, although its folder may be changed."""
 
+    def require_link_target(self, path: bytes, target: bytes) -> None:
+        """Raises OSError for a text that no new symlink may have, whoever follows it.
+
+        On Windows: one that names a drive or a machine, where Windows would sign in with this account.
+        """
+
     def _has_openat2(self) -> bool:
         """Whether openat2 works: old kernels lack it, and containers may forbid it (ENOSYS, EPERM)."""
         try:
@@ -245,12 +251,13 @@ class Root:
         folder, _, name = path.rpartition(b"/")
         if not name:
             raise OSError(errno.EBUSY, os.strerror(errno.EBUSY), path)
-        with self._above(folder or b"/") as (fd, prefix):
+        with self._above(folder or b"/", name) as (fd, prefix):
             yield fd, prefix + name
 
     @contextlib.contextmanager
-    def _above(self, path: bytes) -> Iterator[tuple[int | None, bytes]]:
-        """A folder to make, rename and remove things in: a descriptor for `dir_fd` and b"", or None and a prefix."""
+    def _above(self, path: bytes, name: bytes) -> Iterator[tuple[int | None, bytes]]:
+        """A folder to look at, make, rename or remove `name` in: a descriptor for `dir_fd` and b"", or None and a
+        prefix. Raises OSError, also for a name that is none on this system."""
         with self.opened(path, _FOLDER) as fd:
             yield fd, b""
 

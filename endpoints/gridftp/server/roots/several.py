@@ -35,6 +35,10 @@ class SeveralRoots(Root):
         with self.at(path) as (root, rest):
             root.require_folder(rest)
 
+    def require_link_target(self, path: bytes, target: bytes) -> None:
+        with self.at(path) as (root, rest):
+            root.require_link_target(rest, target)
+
     def children(self, path: bytes) -> Iterator[tuple[str, os.stat_result, str | None]]:
         with self.at(path) as (root, rest):
             yield from root.children(rest)
@@ -45,8 +49,8 @@ class SeveralRoots(Root):
             yield found
 
     @contextlib.contextmanager
-    def _above(self, path: bytes) -> Iterator[tuple[int | None, bytes]]:
-        with self.at(path) as (root, rest), root._above(rest) as found:
+    def _above(self, path: bytes, name: bytes) -> Iterator[tuple[int | None, bytes]]:
+        with self.at(path) as (root, rest), root._above(rest, name) as found:
             yield found
 
     @contextlib.contextmanager

@@ -79,7 +79,10 @@ def tls_context(
 
 @contextlib.contextmanager
 def as_file(pem: bytes) -> Iterator[str]:
-    """Python loads keys from files only. In memory, without a name, where the system can do that."""
+    """A file with these octets, because Python loads keys from files only.
+
+    It is in memory, without a name, where the system can do that.
+    """
     if hasattr(os, "memfd_create") and os.path.isdir("/proc/self/fd"):
         descriptor = os.memfd_create("credential", os.MFD_CLOEXEC)
         try:

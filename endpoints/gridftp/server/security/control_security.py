@@ -22,7 +22,9 @@ _ESCAPE = re.compile(r"\\x([0-9a-fA-F]{2})|\\(.)")
 
 
 class ControlSecurity:
-    """The files are read at each login: a renewed certificate and a changed list count at once.
+    """The certificate, authorities and gridmap of this server's control channels.
+
+    The files are read at each login: a renewed certificate and a changed list count at once.
 
     certificate, key: PEM. trust: a folder of authorities, as OpenSSL hashes it, with their policies and lists. gridmap:
     lines of `"/O=Grid/CN=Alice" account`; whoever is not in it is not served. Raises CertificateError where the
@@ -46,19 +48,19 @@ class ControlSecurity:
         self._gridmap.read_bytes()
 
     def context(self) -> ssl.SSLContext:
-        """For one control channel, as the server. Raises CertificateError, OSError."""
+        """The context of TLS for one control channel, as the server. Raises CertificateError, OSError."""
         pem = self._files[0].read_bytes()
         if self._files[0] != self._files[1]:
             pem += b"\n" + self._files[1].read_bytes()
         return tls_context(CertificateWithKey.parse(pem), server_side=True, trust=self.trust)
 
     def check(self, chain: Sequence[Certificate]) -> None:
-        """The checks of a chain, leaf first, that OpenSSL does not make. Raises CertificateError."""
+        """Check the policies and the revocation of a chain, leaf first: OpenSSL does not. Raises CertificateError."""
         self._policies.check(chain)
         self._revocation.check(chain)
 
     def account(self, identity: str) -> str:
-        """The account of this name in the gridmap; "": it is not served. Raises OSError."""
+        """The account of this name in the gridmap; "" if it is not served. Raises OSError."""
         wanted = _usual(identity)
         for line in self._gridmap.read_text("utf-8", "replace").splitlines():
             match = None if line.lstrip().startswith("#") else _LINE.match(line)
@@ -72,5 +74,5 @@ def _unescaped(name: str) -> str:
 
 
 def _usual(name: str) -> str:
-    """In the present spelling of attributes; grid-mapfiles have one more than policies."""
+    """The name with the present names of its attributes. EMAILADDRESS occurs in grid-mapfiles only, not in policies."""
     return modern(name.replace("/EMAILADDRESS=", "/emailAddress="))

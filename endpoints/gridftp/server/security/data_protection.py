@@ -40,7 +40,7 @@ class DataProtectionSettings:
         return self.given or self.own
 
     def context(self, *, server_side: bool) -> ssl.SSLContext:
-        """For one data connection. Raises CertificateError."""
+        """The context of TLS for one data connection. Raises CertificateError."""
         credential = self.credential
         if credential is None:
             raise CertificateError("data connections have no credential")
@@ -67,7 +67,10 @@ class DataProtectionSettings:
 
     @property
     def _verifies_proxies(self) -> bool:
-        """Both sides show proxies of one person, whose certificate OpenSSL may refuse to us as the client of TLS."""
+        """Whether both sides show proxies of one person, which we then verify ourselves.
+
+        OpenSSL may refuse the certificate of a person to us as the client of TLS.
+        """
         credential = self.credential
         if credential is None or credential.leaf.signs_itself or credential.owner is None:
             return False

@@ -27,7 +27,7 @@ _SUBJECT = b"NULL SUBJECT NAME ENTRY"
 
 
 class DelegationKey:
-    """Made when it is first needed. Used by threads of several sessions."""
+    """The RSA key to which clients delegate proxies, made when it is first needed. Used by threads of sessions."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -52,7 +52,7 @@ class RevocationLists:
         self._lists: dict[str, Kept[RevocationList]] = {}
 
     def check(self, chain: Sequence[Certificate]) -> None:
-        """chain: verified, leaf first. Proxies are on no list.
+        """Check that no certificate of a verified chain, leaf first, is revoked. Proxies are on no list.
 
         Raises CertificateError where one was revoked, or where its authority has lists, and none that can be used.
         """

@@ -26,7 +26,7 @@ class SigningPolicies:
         self._policies: dict[str, Kept[list[PolicyEntry]]] = {}
 
     def check(self, chain: Sequence[Certificate]) -> None:
-        """chain: verified, leaf first. Proxies are in no policy.
+        """Check a verified chain, leaf first, against the policies of its authorities. Proxies are in no policy.
 
         Raises CertificateError where an authority has signed a name that its policy does not allow, or has no policy.
         """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -11,15 +11,17 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from identity import mail_addresses, password_recovery
+from identity import deactivation, mail_addresses, password_recovery, users
 from identity.clock import moment
 from identity.hidden import Secret
-from identity.mail_addresses import AddressLinkLapsedError, TooManyChangesError
+from identity.mail_addresses import TOO_MANY_CHANGES, AddressLinkLapsedError
 from identity.models import AddressChange, AuditEvent, RecoveryLink, RecoveryRequest, ScimClient, ScimUser, User
 from identity.sign_in_proof import RECENT
+from identity.users import UserDetails
 from tests.integration.cast import all_at_once
 from tests.integration.pages import PASSWORD, Browser
 from tests.integration.tasks.test_mails import configure
+from tests.refusals import raises_refusal
 from tests.servers.mail_server import MailServer
 from transferapi.tasks.models import Mail
 from transferapi.tasks.notify import mail_sender
@@ -198,6 +200,57 @@ def test_a_directory_sets_the_address_of_its_users(browser: Browser, alice: User
     assert "A directory manages your account" in browser.text
 
 
+def taken_over(user: User) -> None:
+    ScimUser.objects.create(user=user, client=ScimClient.objects.create(name="lab", max_users=10))
+
+
+def recovered(user: User) -> None:
+    link = RecoveryLink.objects.create(user=user, made_at=moment(), expires_at=moment() + timedelta(hours=1))
+    code = password_recovery.new_code(link.pk)
+    assert code is not None
+    password_recovery.use(code, Secret("another long one 2"))
+
+
+def shut_out_and_let_in(user: User) -> None:
+    deactivation.deactivate(None, user)
+    deactivation.activate(None, user)
+
+
+def corrected(user: User) -> None:
+    users.change(user, UserDetails(email="alice@right.example.org"))
+
+
+@pytest.mark.parametrize("then", [taken_over, recovered, shut_out_and_let_in, corrected])
+def test_a_wish_of_somebody_else_ends_when_the_account_is_taken_back(
+    alice: User, server: MailServer, then: Callable[[User], None]
+) -> None:
+    """A stranger who had the account for a moment asked for a link to another mailbox. It serves for a day."""
+    mail_addresses.ask(alice, "mallory@evil.example", "")
+    change = AddressChange.objects.get().pk
+    code = mail_addresses.new_code(change)
+    assert code is not None
+    then(alice)
+    alice.refresh_from_db()
+    for use in (mail_addresses.find, mail_addresses.use):
+        with pytest.raises(AddressLinkLapsedError):
+            use(alice, code)
+    if then is not taken_over:
+        # Nor does a mail that waits for its server get a link.
+        assert mail_addresses.new_code(change) is None
+    assert email_of(alice) in ("", "alice@right.example.org")
+
+
+def test_who_changes_the_password_and_the_address_in_one_visit_has_both(
+    browser: Browser, alice: User, server: MailServer
+) -> None:
+    browser.post(FORM, email=NEW)
+    mail_sender.send_due()
+    new = "another long one 2"
+    assert browser.post("/account/password", old=PASSWORD, new=new, repeated=new).status_code == 302
+    assert confirm(browser, link_in(server)) == 302
+    assert email_of(alice) == NEW
+
+
 def test_a_service_without_mails_says_so(browser: Browser, settings: Any) -> None:
     settings.EMAIL_BACKEND = "django.core.mail.backends.console.EmailBackend"
     assert browser.post(FORM, email=NEW).status_code == 409
@@ -210,10 +263,10 @@ def test_mails_to_an_address_and_of_a_user_are_bounded(alice: User, server: Mail
     assert Mail.objects.count() == 1
     for number in range(mail_addresses.MOST_OF_A_USER - 1):
         mail_addresses.ask(alice, f"a{number}@example.org", "")
-    with pytest.raises(TooManyChangesError):
+    with raises_refusal(TOO_MANY_CHANGES):
         mail_addresses.ask(alice, "another@example.org", "")
     mail_addresses.delete_expired()
-    with pytest.raises(TooManyChangesError):
+    with raises_refusal(TOO_MANY_CHANGES):
         mail_addresses.ask(alice, "another@example.org", "")
     # The last wish alone has a link.
     mail_sender.send_due()

@@ -11,14 +11,17 @@ import pytest
 from django.core.cache import cache
 
 from identity import certificate_subjects, one_time_codes, passkeys, password_sign_in
+from identity.error_categories import NotFoundError
 from identity.hidden import Secret
-from identity.models import Passkey, User
-from identity.passkeys import ChallengeLapsedError, LastPasskeyError, PasskeyNotFoundError
+from identity.models import Passkey, User, UserSession
+from identity.passkeys import LAST_PASSKEY
 from identity.password_sign_in import CodeRefusedError, CodeRequiredError
+from identity.sign_in_proof import RECENT
 from tests.browsers.authenticator import USER_PRESENT, USER_VERIFIED, Authenticator
 from tests.integration.cast import all_at_once
 from tests.integration.identity.test_one_time_codes import Phone
 from tests.integration.pages import PASSWORD, Browser
+from tests.refusals import raises_refusal
 from transferapi.tasks.models import Mail
 from webui.sign_in import passkey as passkey_pages
 
@@ -155,7 +158,7 @@ def test_of_concurrent_takers_of_one_challenge_one_gets_it() -> None:
     def take() -> bytes | None:
         try:
             return passkeys.take(dict(session), "sign-in")
-        except ChallengeLapsedError:
+        except passkeys.PasskeyError:
             return None
 
     assert sorted(all_at_once([take] * 5), key=str).count(challenge) == 1
@@ -280,7 +283,7 @@ def test_nobody_touches_the_passkey_of_another(key: Authenticator, bob: User, al
     other = at_account(bob)
     for form in ("rename", "remove"):
         assert other.post(f"/account/passkeys/{row.pk}/{form}", label="mine", confirmed="yes").status_code == 404
-    with pytest.raises(PasskeyNotFoundError):
+    with pytest.raises(NotFoundError):
         passkeys.remove(bob, "nonsense")
     assert passkeys.of(alice) == [row]
 
@@ -341,7 +344,7 @@ def test_the_last_way_to_sign_in_is_not_removed(alice: User) -> None:
     alice.set_unusable_password()
     alice.save()
     passkeys.remove(alice, first.pk)
-    with pytest.raises(LastPasskeyError):
+    with raises_refusal(LAST_PASSKEY):
         passkeys.remove(alice, second.pk)
     subject = certificate_subjects.add(alice, "/O=Grid/CN=Alice", proven=["/O=Grid/CN=Alice"])
     passkeys.remove(alice, second.pk)
@@ -387,6 +390,29 @@ def test_a_code_serves_in_place_of_a_passkey_where_codes_are_on(
     assert other.post("/signin/code", code=phone.code(+1).value).status_code == 302
 
 
+def test_who_signs_in_by_password_and_passkey_turns_codes_on(key: Authenticator, browser: Browser, alice: User) -> None:
+    """There is no code to ask for yet: the passkey of a recent sign-in counts."""
+    browser.post("/account/passkeys/second-factor", wanted="yes")
+    # A session that began without a second factor, or long ago, begins again.
+    answer = browser.post("/account/codes", password=PASSWORD)
+    assert answer.headers["Location"] == "/signin?next=%2Faccount%23one-time-codes&again=1&fresh=required"
+    other = begun(alice)
+    other.post("/signin/passkey/second", credential=key.get(asked(other, OPTIONS, second="yes")))
+    other.get("/account")
+    assert other.post("/account/codes", password="wrong").status_code == 400
+    assert not one_time_codes.enrolling(alice)
+    assert other.post("/account/codes", password=PASSWORD).status_code == 200
+    assert one_time_codes.enrolling(alice)
+    session = other.client.session
+    session["signed_in_at"] -= RECENT + 1
+    session.save()
+    assert "again=1" in other.post("/account/codes", password=PASSWORD).headers["Location"]
+    # From the first code on, a code is asked for.
+    one_time_codes.confirm(alice, Phone(one_time_codes.begin_enrolment(alice).secret).code())
+    assert other.post("/account/codes/off", password=PASSWORD).status_code == 400
+    assert one_time_codes.enabled(alice)
+
+
 def test_guesses_of_passkeys_are_counted_as_those_of_codes(key: Authenticator, browser: Browser, alice: User) -> None:
     browser.post("/account/passkeys/second-factor", wanted="yes")
     other = begun(alice)
@@ -402,6 +428,25 @@ def test_challenges_for_strangers_are_bounded(monkeypatch: pytest.MonkeyPatch) -
     assert browser.client.cookies["waybill-session"]["max-age"] <= password_sign_in.MOST_PENDING
     asked(browser, OPTIONS)
     assert browser.post(OPTIONS).status_code == 429
+
+
+def test_a_session_that_was_laid_in_the_browser_is_not_the_one_that_signs_in(key: Authenticator) -> None:
+    """Session fixation: an attacker who knows the key of a session before its sign-in has nothing of it afterwards."""
+    browser, attacker = begun(), Browser()
+    answer = key.get(asked(browser, OPTIONS))
+    attacker.client.cookies["waybill-session"] = browser.client.cookies["waybill-session"].value
+    assert browser.post("/signin/passkey", credential=answer).status_code == 302
+    assert signed_in(browser)
+    assert not signed_in(attacker)
+
+
+def test_strangers_who_ask_for_challenges_fill_no_table(key: Authenticator, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each request is of a new browser."""
+    monkeypatch.setattr(passkey_pages, "MOST_CHALLENGES", 5)
+    before = UserSession.objects.count()
+    statuses = [begun().post(OPTIONS).status_code for _ in range(15)]
+    assert statuses.count(429) >= 10
+    assert UserSession.objects.count() - before <= 5
 
 
 def test_an_inactive_user_does_not_get_in(key: Authenticator, alice: User) -> None:

@@ -16,7 +16,7 @@ from tests.integration.identity.test_ssh_keys import new_line
 from tests.integration.pages import Browser
 from tests.integration.rest import Answer, Api, assert_error, read
 from transferapi.tasks.models import Mail
-from webui.console.words import act_words
+from webui.console.audit import act_words
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("passwords")]
 SUBJECT = "/O=Grid/CN=Alice"

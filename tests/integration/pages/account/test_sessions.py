@@ -242,7 +242,7 @@ def test_the_language_of_mails_is_that_of_the_first_sign_in_and_can_be_chosen(al
     assert alice.language == "de"
 
 
-def test_who_has_no_address_is_told_so(browser: Browser) -> None:
+def test_who_has_no_address_learns_that_mails_need_one(browser: Browser) -> None:
     assert "This service has no mail address of you" in browser.text
 
 

@@ -17,7 +17,7 @@ from identity.sign_up_policy import parse
 from tests.integration.cast import make_user
 from tests.integration.pages import PASSWORD, Browser
 from transferapi.tasks.notify.mails.account import _SUBJECTS
-from webui.console import audit, words
+from webui.console import audit
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("passwords")]
 EVIL = '<img src=x onerror="alert(1)">\u202egnp.exe'
@@ -135,7 +135,7 @@ def test_where_sign_up_is_closed_there_is_no_form(staff: Browser, settings: Any)
 
 
 def test_every_act_has_words() -> None:
-    assert {*map(str, words.ACTS)} == {*map(str, What), *_SUBJECTS}
+    assert {*map(str, audit.ACTS)} == {*map(str, What), *_SUBJECTS}
 
 
 def test_the_audit_log_is_filtered_by_user_act_and_time(staff: Browser, alice: User, bob: User) -> None:

@@ -3,22 +3,43 @@
 from __future__ import annotations
 
 import re
+import threading
 import time
 import uuid
 from typing import Any
 
 import pytest
+from django.db import connection, transaction
 
-from identity import certificate_subjects, password_recovery, tokens, user_account
+from identity import certificate_subjects, password_recovery, tokens, user_account, users
 from identity import linked_identities as linked
 from identity.audit import What
-from identity.models import ApiToken, AuditEvent, LinkedIdentity, OneTimeCodeSecret, Passkey, RecoveryLink, SignIn, User
+from identity.error_categories import RefusedError
+from identity.models import (
+    ApiToken,
+    AuditEvent,
+    Invitation,
+    LinkedIdentity,
+    OneTimeCodeSecret,
+    Passkey,
+    RecoveryLink,
+    ScimClient,
+    SignIn,
+    User,
+)
 from identity.proven_identities import Proven
+from identity.scim import users as scim_users
+from identity.scim.errors import SCIM_NOT_ACTIVATED
+from identity.scim.users import UserChange
 from identity.sign_in_proof import RECENT
-from identity.users import NotStaffError
+from identity.sign_up_policy import parse
+from identity.users import NOT_STAFF, UserDetails
+from tests.database import is_waiting
 from tests.integration.cast import make_user
 from tests.integration.pages import PASSWORD, Browser
 from tests.integration.provider import CALLBACK, make
+from tests.refusals import raises_refusal
+from tests.waiting import eventually
 from transferapi.tasks.models import Mail
 from webui.sign_in.session_start import SIGNED_IN_AT
 
@@ -127,7 +148,7 @@ def test_only_staff_see_the_page_and_use_its_forms(alice: User, charlie: User, p
     for form in FORMS:
         assert his.post(here(alice, form), confirmed="yes", name="alice", staff="on").status_code == 403, form
     assert his.post("/console/users", username="dora").status_code == 403
-    with pytest.raises(NotStaffError):
+    with raises_refusal(NOT_STAFF):
         user_account.overview(charlie, alice)
     alice.refresh_from_db()
     assert alice.is_active
@@ -164,6 +185,68 @@ def test_what_is_dangerous_asks_staff_to_sign_in_again(
     assert alice.email == ""
     for model in (LinkedIdentity, Passkey, OneTimeCodeSecret):
         assert model.objects.filter(user=alice).exists()
+
+
+def test_an_old_session_of_staff_makes_invites_ends_and_reactivates_nobody(
+    staff: Browser, alice: User, settings: Any
+) -> None:
+    """An account, and an invitation to make one, outlive the session; an end cancels tasks and deletes credentials."""
+    settings.SIGN_UP = parse("invitation")
+    User.objects.filter(pk=alice.pk).update(is_active=False)
+    staff.get(here(alice))
+    age(staff)
+    forms = ("/console/users", "/console/invitations", here(alice, "begin"), f"/console/users/{alice.pk}/activate")
+    for form in forms:
+        answer = staff.post(form, username="mallory", email="mallory@evil.example")
+        assert answer.headers["Location"].startswith("/signin?"), form
+    assert not User.objects.filter(username="mallory").exists()
+    assert not Invitation.objects.exists()
+    alice.refresh_from_db()
+    assert not alice.is_active
+    User.objects.filter(pk=alice.pk).update(is_active=True)
+    for form in (here(alice, "end"), f"/console/users/{alice.pk}/deactivate"):
+        assert staff.post(form).headers["Location"].startswith("/signin?"), form
+    alice.refresh_from_db()
+    assert alice.is_active
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("details", [UserDetails(full_name="Alice Doe"), UserDetails(staff=True)])
+def test_a_request_that_was_under_way_gives_no_right_back(alice: User, details: UserDetails) -> None:
+    """A member of the staff who expects to lose the right sends changes of the own account again and again."""
+    User.objects.filter(pk=alice.pk).update(is_staff=True)
+    before, ended = User.objects.get(pk=alice.pk), threading.Event()
+    outcome: list[object] = []
+
+    def meanwhile() -> None:
+        try:
+            ended.wait(30)
+            users.change(before, details, before)
+        except RefusedError as error:
+            outcome.append(error.refusal)
+        finally:
+            connection.close()
+
+    other = threading.Thread(target=meanwhile)
+    other.start()
+    with transaction.atomic():
+        users.change(User.objects.get(pk=alice.pk), UserDetails(staff=False))
+        ended.set()
+        eventually(is_waiting)
+    other.join(30)
+    assert outcome == [NOT_STAFF]
+    alice.refresh_from_db()
+    assert (alice.is_staff, alice.get_full_name()) == (False, "")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_two_changes_of_one_user_are_both_there(alice: User) -> None:
+    first, second = (User.objects.get(pk=alice.pk) for _ in range(2))
+    users.change(first, UserDetails(email="alice@example.org"))
+    users.change(second, UserDetails(full_name="Alice Doe"))
+    alice.refresh_from_db()
+    assert (alice.email, alice.get_full_name()) == ("alice@example.org", "Alice Doe")
+    assert second.email == "alice@example.org"
 
 
 def test_staff_change_their_own_ways_to_sign_in_on_the_account_page_only(staff: Browser, bob: User) -> None:
@@ -315,6 +398,21 @@ def test_a_user_is_deactivated_reactivated_and_deleted_by_the_name(staff: Browse
     assert staff.post(here(alice, "delete"), name="alice").headers["Location"] == "/console/users"
     assert audited(What.USER_DELETED) == ("alice", "bob")
     assert staff.get(here(alice)).status_code == 404
+
+
+def test_staff_shut_out_a_user_whom_a_directory_has_suspended(staff: Browser, alice: User) -> None:
+    """Else the next synchronisation brings the user back."""
+    directory = ScimClient.objects.create(name="lab", max_users=9, takes_over=True)
+    scim_users.create(directory, UserChange("alice"))
+    scim_users.update(directory, str(alice.pk), UserChange(active=False))
+    staff.get(here(alice))
+    assert "A directory has deactivated this user" in staff.text
+    staff.post(here(alice, "end"), reason="misuse")
+    with raises_refusal(SCIM_NOT_ACTIVATED):
+        scim_users.update(directory, str(alice.pk), UserChange(active=True))
+    staff.get(here(alice))
+    assert "A directory" not in staff.text
+    assert "Reactivate" in staff.text
 
 
 def test_the_page_is_complete_without_any_way_to_sign_in(staff: Browser) -> None:

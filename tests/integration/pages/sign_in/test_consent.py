@@ -88,7 +88,7 @@ def test_a_yes_gives_the_application_a_code_that_is_good(browser: Browser, porta
     assert SignIn.objects.get().user == alice
 
 
-def test_a_no_tells_the_application_and_gives_it_nothing(browser: Browser, portal: App) -> None:
+def test_a_refused_consent_is_reported_to_the_application_and_gives_it_nothing(browser: Browser, portal: App) -> None:
     asked = address(portal, state="s")
     browser.get(asked)
     told = sent_to(browser.post(asked, answer="deny"))
@@ -144,7 +144,7 @@ def test_a_wrong_client_or_address_sends_nobody_anywhere(
     assert "evil.example" not in answer.headers["Content-Security-Policy"]
 
 
-def test_what_an_application_asks_wrongly_it_is_told_itself(browser: Browser, portal: App) -> None:
+def test_an_application_gets_the_errors_of_its_own_requests(browser: Browser, portal: App) -> None:
     assert sent_to(browser.get(address(portal, "no-such-scope")))["error"] == "invalid_scope"
 
 

@@ -14,12 +14,10 @@ from django.http import HttpResponseBase
 
 from endpoints.models import Endpoint
 from identity import linked_identities
+from identity.federation import openid, saml_directory
 from identity.federation.freshness import SKEW, Fresh
-from identity.federation.openid import metadata
 from identity.federation.providers import parse_providers
-from identity.federation.saml import directory
-from identity.federation.saml.models import Institution
-from identity.models import LinkedIdentity, User
+from identity.models import Institution, LinkedIdentity, User
 from identity.proven_identities import Proven
 from tests.identity_providers.lying_openid import LyingOpenId, led_to
 from tests.identity_providers.lying_saml import ENTITY, LyingInstitution, encoded
@@ -68,7 +66,7 @@ def test_only_where_it_is_demanded_the_provider_is_asked_to_ask_again(op: LyingO
         assert (op.asked["prompt"], op.asked["max_age"]) == ("login", f"{SKEW:.0f}")
     # One that says which values it knows may refuse others (Google has no `login`).
     op.metadata = {"prompt_values_supported": ["none", "consent"]}
-    metadata.forget()
+    openid.forget()
     signed_in(op, 0, "required")
     assert op.asked["max_age"] == f"{SKEW:.0f}"
     assert "prompt" not in op.asked
@@ -233,7 +231,7 @@ def test_pysaml2_understands_the_demand_and_says_when(settings: Any, alice: User
     ours: Any = Browser().client.get("/saml/metadata")
     idp = Pysaml2Idp(tmp_path)
     idp.learn(ours.content)
-    directory.refresh("/pysaml2.xml", idp.metadata, [], must_be_signed=False)
+    saml_directory.refresh("/pysaml2.xml", idp.metadata, [], must_be_signed=False)
     proven = Proven.of(f"saml:{PYSAML2}", "targeted-id:pysaml2-persistent-1", "alice@example.edu", time.time())
     linked_identities.link(alice, proven, time.time())
     for demand, asked_at, is_in in (("", 1e9, True), ("required", 1e9, False), ("required", None, True)):

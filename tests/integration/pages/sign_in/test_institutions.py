@@ -21,11 +21,10 @@ from django.conf import settings as django_settings
 from lxml import etree
 
 from identity import linked_identities
+from identity.federation import saml_directory, saml_sources
 from identity.federation.errors import ProofRefusedError, ProviderAnswerError
-from identity.federation.saml import directory, sources
-from identity.federation.saml.models import Institution
 from identity.hidden import Secret
-from identity.models import AuditEvent, LinkedIdentity, User
+from identity.models import AuditEvent, Institution, LinkedIdentity, User
 from identity.proven_identities import Proven
 from tests.identity_providers.lying_openid import led_to
 from tests.identity_providers.lying_saml import (
@@ -57,7 +56,7 @@ def idp(settings: Any) -> LyingInstitution:
     us = django_settings.PUBLIC_URL
     found = LyingInstitution(answers_to=f"{us}{ANSWER}", audience=f"{us}/saml/metadata", key=usual_key())
     settings.SAML_METADATA = ("/metadata.xml",)
-    directory.refresh("/metadata.xml", found.metadata(), [], must_be_signed=False)
+    saml_directory.refresh("/metadata.xml", found.metadata(), [], must_be_signed=False)
     return found
 
 
@@ -173,7 +172,7 @@ def test_an_institution_gives_no_names_of_the_domain_of_this_service(
     settings.IDENTITY_DOMAIN = "example.edu"
     idp.entity_id = entity
     idp.attributes |= {MAIL: "alice@example.edu"}
-    directory.refresh("/metadata.xml", idp.metadata(scopes=scopes), [], must_be_signed=False)
+    saml_directory.refresh("/metadata.xml", idp.metadata(scopes=scopes), [], must_be_signed=False)
     browser = Browser()
     browser.sign_in(alice, PASSWORD)
     browser.get("/signin/institution?q=university")
@@ -339,7 +338,7 @@ def test_the_answer_of_another_institution_is_of_no_use(
     """Both are in the metadata; the browser went to one, and the other answers."""
     evil = LyingInstitution(answers_to=idp.answers_to, audience=idp.audience, entity_id="https://evil.example/idp")
     settings.SAML_METADATA = ("/metadata.xml", "/evil.xml")
-    directory.refresh("/evil.xml", evil.metadata(name="Evil"), [], must_be_signed=False)
+    saml_directory.refresh("/evil.xml", evil.metadata(name="Evil"), [], must_be_signed=False)
     browser = begun(idp)
     evil.request_id = idp.request_id
     assert_refused(browser, answered(browser, encoded(evil.honest())), "another institution")
@@ -441,7 +440,7 @@ def test_requests_are_signed_where_there_is_a_key(idp: LyingInstitution, setting
     browser = begun(idp)
     query = urlsplit(led_to(browser)).query
     start, _, _ = query.partition("&Signature=")
-    public = sources.key_of(settings.SAML_KEY).public_key()
+    public = saml_sources.key_of(settings.SAML_KEY).public_key()
     public.verify(base64.b64decode(parse_qs(query)["Signature"][0]), start.encode(), PKCS1v15(), SHA256())
     settings.SAML_SIGN_REQUESTS = False
     assert "Signature" not in led_to(begun(idp))
@@ -480,16 +479,16 @@ def test_a_feed_is_taken_over_if_the_federation_signed_it(idp: LyingInstitution)
     trusted = certificates_of(federation)
     data = etree.tostring(federation.signed(etree.fromstring(feed(b"<!-- x -->", idp.metadata()))))
     with pytest.raises(ProofRefusedError, match="not signed"):
-        directory.refresh("https://f", feed(idp.metadata()), trusted, must_be_signed=True)
+        saml_directory.refresh("https://f", feed(idp.metadata()), trusted, must_be_signed=True)
     with pytest.raises(ProofRefusedError, match="not signed"):
-        directory.refresh("https://f", feed(idp.metadata()), [], must_be_signed=True)
+        saml_directory.refresh("https://f", feed(idp.metadata()), [], must_be_signed=True)
     with pytest.raises(ProofRefusedError, match="not that of"):
-        directory.refresh("https://f", data, certificates_of(LyingInstitution("", "")), must_be_signed=True)
+        saml_directory.refresh("https://f", data, certificates_of(LyingInstitution("", "")), must_be_signed=True)
     with pytest.raises(ProofRefusedError, match="not that of"):
-        directory.refresh("https://f", data.replace(b"idp.example.edu/sso", b"evil.example/sso"), trusted,
+        saml_directory.refresh("https://f", data.replace(b"idp.example.edu/sso", b"evil.example/sso"), trusted,
                           must_be_signed=True)  # fmt: skip
     Institution.objects.all().delete()
-    assert directory.refresh("https://f", data, trusted, must_be_signed=True) == 1
+    assert saml_directory.refresh("https://f", data, trusted, must_be_signed=True) == 1
 
 
 BAD_FEEDS = {
@@ -507,28 +506,28 @@ BAD_FEEDS = {
 def test_bad_metadata_change_nothing(idp: LyingInstitution, way: str) -> None:
     data, reason = BAD_FEEDS[way]
     with pytest.raises(ProofRefusedError, match=reason):
-        directory.refresh("/metadata.xml", data(idp), [], must_be_signed=False)
-    assert directory.by_entity_id(ENTITY).name == "Example University"
+        saml_directory.refresh("/metadata.xml", data(idp), [], must_be_signed=False)
+    assert saml_directory.by_entity_id(ENTITY).name == "Example University"
 
 
 def test_a_second_source_does_not_replace_the_keys_of_the_first(idp: LyingInstitution) -> None:
     evil = LyingInstitution("", "")
-    before = directory.by_entity_id(ENTITY).certificates
+    before = saml_directory.by_entity_id(ENTITY).certificates
     other = LyingInstitution("", "", entity_id="https://other.example/idp")
-    assert directory.refresh("/second.xml", feed(evil.metadata(), other.metadata()), [], must_be_signed=False) == 1
-    assert directory.by_entity_id(ENTITY).certificates == before
+    assert saml_directory.refresh("/second.xml", feed(evil.metadata(), other.metadata()), [], must_be_signed=False) == 1
+    assert saml_directory.by_entity_id(ENTITY).certificates == before
 
 
 def test_an_institution_that_left_the_federation_is_forgotten(idp: LyingInstitution) -> None:
     other = LyingInstitution("", "", entity_id="https://other.example/idp")
-    directory.refresh("/metadata.xml", other.metadata(), [], must_be_signed=False)
+    saml_directory.refresh("/metadata.xml", other.metadata(), [], must_be_signed=False)
     with pytest.raises(ProofRefusedError, match="in no metadata"):
-        directory.by_entity_id(ENTITY)
-    directory.forget_others([])
-    assert not directory.is_offered()
+        saml_directory.by_entity_id(ENTITY)
+    saml_directory.forget_others([])
+    assert not saml_directory.is_offered()
 
 
-def test_sources_are_read_and_a_failure_is_told(idp: LyingInstitution, settings: Any, tmp_path: Path) -> None:
+def test_sources_are_read_and_a_failure_is_reported(idp: LyingInstitution, settings: Any, tmp_path: Path) -> None:
     file = tmp_path / "idp.xml"
     file.write_bytes(idp.metadata())
     settings.SAML_METADATA = (str(file), str(tmp_path / "none.xml"), "https://feed.example/x")
@@ -538,7 +537,7 @@ def test_sources_are_read_and_a_failure_is_told(idp: LyingInstitution, settings:
         raise ProviderAnswerError("No way.")
 
     Institution.objects.all().delete()
-    done = sources.refresh_all(reach)
+    done = saml_sources.refresh_all(reach)
     assert list(done.values()) == [1, "The file of the metadata cannot be read: No such file or directory.", "No way."]
 
 
@@ -553,7 +552,7 @@ def test_thousands_of_institutions_are_searched_and_few_are_shown(idp: LyingInst
     Institution.objects.bulk_create(many)
     browser = Browser()
     browser.get("/signin/institution?q=college")
-    assert len(re.findall(r"College \d{4}", unescape(browser.page))) == directory.MAX_FOUND
+    assert len(re.findall(r"College \d{4}", unescape(browser.page))) == saml_directory.MAX_FOUND
     assert "There are more" in browser.text
     browser.get("/signin/institution?q=c2999.example")
     assert "College 2999" in browser.text

@@ -17,8 +17,7 @@ from jwcrypto import jwk
 from endpoints import concurrency_limits
 from endpoints.addresses.openings import parse_openings
 from identity import linked_identities, shown_names
-from identity.federation import pending
-from identity.federation.openid import metadata
+from identity.federation import openid, pending
 from identity.federation.providers import parse_providers
 from identity.models import AuditEvent, LinkedIdentity, User, UserSession
 from identity.proven_identities import Proven
@@ -46,12 +45,12 @@ LINKED = "alice@lab.example.org"
 @pytest.fixture
 def op(settings: Any) -> Iterator[LyingOpenId]:
     """An honest provider that is configured, inside the institution."""
-    metadata.forget()
+    openid.forget()
     with (found := LyingOpenId(usual_key())).server:
         settings.PROVIDERS = {"lab": found.provider("label=The Lab")}
         settings.ALLOW_PROVIDERS = parse_openings("127.0.0.0/8")
         yield found
-    metadata.forget()
+    openid.forget()
 
 
 @pytest.fixture
@@ -116,7 +115,7 @@ def test_new_keys_of_the_provider_are_read_when_they_are_needed(
     op.keys = [op.key]
     browser, seen = signed_in_by(op)
     assert_refused(browser, seen, "signature")  # It was asked a moment ago: nobody makes us ask all the time.
-    monkeypatch.setattr(metadata, "AGAIN_SECONDS", 0.0)
+    monkeypatch.setattr(openid, "AGAIN_SECONDS", 0.0)
     browser, _ = signed_in_by(op)
     assert user_in(browser) == str(linked.user_id)
 
@@ -241,7 +240,7 @@ def test_a_token_without_the_signature_of_the_provider_is_refused(
 
 def test_a_short_key_and_an_encryption_key_verify_nothing(op: LyingOpenId, linked: LinkedIdentity) -> None:
     for key in (rsa_key("short", 1024), rsa_key("enc", use="enc")):
-        metadata.forget()
+        openid.forget()
         op.keys = [key]
         op.token = partial(signed_by_hand, key=key)
         browser, seen = signed_in_by(op)
@@ -300,7 +299,7 @@ def test_the_answer_of_one_provider_is_not_taken_for_that_of_another(
     browser = begun()
     query = op.authorize(led_to(browser))
     assert_refused(browser, come_back(browser, {**query, "iss": "https://evil.example"}), "another provider")
-    metadata.forget()
+    openid.forget()
     op.metadata = {"authorization_response_iss_parameter_supported": True}
     browser, seen = signed_in_by(op)
     assert_refused(browser, seen, "another provider")
@@ -318,7 +317,7 @@ def test_the_verifier_and_the_redirect_address_are_those_of_this_sign_in(
     assert url["scope"] == ["openid profile email"]
 
 
-def test_a_refusal_of_the_user_is_told_and_no_text_of_the_provider_is_shown(op: LyingOpenId) -> None:
+def test_a_refusal_of_the_user_is_reported_and_no_text_of_the_provider_is_shown(op: LyingOpenId) -> None:
     for error, reason in (("access_denied", "did not allow"), ("<script>x", "refuses (unknown)")):
         browser = begun()
         query = {"state": op.authorize(led_to(browser))["state"], "error": error, "error_description": "Call 0900-EVIL"}
@@ -485,7 +484,7 @@ def test_refused_answers_are_in_the_audit_log_without_words_of_the_provider(
     assert len(refusals()) == 6
 
 
-def test_an_inactive_user_is_told_so(op: LyingOpenId, linked: LinkedIdentity, alice: User) -> None:
+def test_an_inactive_user_is_refused_with_the_reason(op: LyingOpenId, linked: LinkedIdentity, alice: User) -> None:
     alice.is_active = False
     alice.save()
     browser, seen = signed_in_by(op)
@@ -551,7 +550,7 @@ def test_an_identity_of_another_user_is_not_linked_again(op: LyingOpenId, linked
 # ---- GitHub
 
 
-def test_github_tells_who_somebody_is_by_its_api(settings: Any, alice: User) -> None:
+def test_github_identifies_a_person_by_its_api(settings: Any, alice: User) -> None:
     user = {"id": 583231, "login": "octocat", "name": "The Octocat", "company": None}
     emails = [{"email": "x@y.org", "primary": False, "verified": True},
               {"email": "octo@cat.org", "primary": True, "verified": True}]  # fmt: skip

@@ -11,9 +11,8 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from lxml import etree
 
-from identity.federation.saml import directory
-from identity.federation.saml.models import Institution
-from identity.models import LinkedIdentity, User
+from identity.federation import saml_directory
+from identity.models import Institution, LinkedIdentity, User
 from tests.identity_providers.lying_openid import led_to
 from tests.identity_providers.lying_saml import DS, NS, SAML, LyingInstitution, encoded
 from tests.identity_providers.pysaml2_idp import ENTITY, XMLSEC, Pysaml2Idp
@@ -42,7 +41,7 @@ def test_pysaml2_signs_a_person_in(settings: Any, alice: User, tmp_path: Path, w
     ours: Any = Browser().client.get("/saml/metadata")
     idp = Pysaml2Idp(tmp_path)
     idp.learn(ours.content)
-    assert directory.refresh("/pysaml2.xml", idp.metadata, [], must_be_signed=False) == 1
+    assert saml_directory.refresh("/pysaml2.xml", idp.metadata, [], must_be_signed=False) == 1
     browser = Browser()
     browser.sign_in(alice, PASSWORD)
     browser.get("/signin/institution?link=1&q=pysaml2")

@@ -246,6 +246,43 @@ def test_of_concurrent_uses_of_one_link_one_succeeds(alice: User) -> None:
     assert sorted(all_at_once([use] * 4)) == [False, False, False, True]
 
 
+def test_a_link_in_other_hands_ends_with_a_new_password(alice: User, server: MailServer) -> None:
+    """Whoever reads the mailbox of a user has asked for a link; the user notices it, and takes a new password."""
+    ask("alice")
+    work()
+    path = link_in(server)
+    password_sign_in.set_password(alice, Secret(NEW))
+    assert Browser().get(path).status_code == 400
+    thief = Browser()
+    assert thief.get(f"{path}x").status_code == 400
+    assert password_sign_in.sign_in("alice", Secret(NEW), "") == alice
+    assert not RecoveryLink.objects.filter(user=alice).exists()
+
+
+def test_a_link_that_is_open_in_other_hands_ends_with_a_new_password(alice: User, server: MailServer) -> None:
+    ask("alice")
+    work()
+    thief = Browser()
+    assert thief.get(link_in(server)).headers["Location"] == "/recover/password"
+    thief.get("/recover/password")
+    password_sign_in.set_password(alice, Secret(NEW))
+    stolen = "a password of the thief"
+    assert thief.post("/recover/password", new=stolen, repeated=stolen).status_code == 400
+    assert password_sign_in.sign_in("alice", Secret(NEW), "") == alice
+
+
+@pytest.mark.parametrize("name", ["HTTP_HOST", "HTTP_X_FORWARDED_HOST", "HTTP_FORWARDED", "HTTP_X_HOST"])
+def test_the_link_leads_to_this_service_whatever_the_request_names(
+    alice: User, server: MailServer, settings: Any, name: str
+) -> None:
+    settings.ALLOWED_HOSTS = ["*"]
+    evil = {name: "host=evil.example.org" if name == "HTTP_FORWARDED" else "evil.example.org"}
+    ask("alice", **evil)
+    work()
+    assert link_in(server).startswith("/recover/link?code=")
+    assert "evil.example.org" not in str(server.mails[-1])
+
+
 def test_without_mail_there_is_no_such_way(alice: User, settings: Any) -> None:
     """The log of the worker must not get such a link."""
     configure(settings, "console:")

@@ -26,7 +26,7 @@ from identity.password_sign_in import (
 from identity.provider import applications
 from identity.provider.applications import ApplicationSpec
 from tests.integration.pages import PASSWORD, Browser
-from webui.navigation import first_page
+from webui.frame import first_page
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("passwords")]
 

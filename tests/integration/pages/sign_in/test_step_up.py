@@ -10,14 +10,14 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from endpoints.models import Endpoint
-from identity.federation.saml import directory
+from identity.federation import saml_directory
 from identity.models import User
 from tests.identity_providers.lying_saml import LyingInstitution
 from tests.integration.cast import later, submit
 from tests.integration.pages import PASSWORD, Browser
 from tests.integration.provider import CALLBACK, make
 from transferapi.tasks.models import Task
-from webui import navigation
+from webui import frame
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("passwords")]
 
@@ -100,7 +100,7 @@ def test_the_sign_in_page_names_demanded_domains_that_are_known_here(
 def university(settings: Any) -> None:
     settings.SAML_METADATA = ("/metadata.xml",)
     metadata = LyingInstitution("", "").metadata(scopes=("example.edu", "waybill.example.net"))
-    directory.refresh("/metadata.xml", metadata, [], must_be_signed=False)
+    saml_directory.refresh("/metadata.xml", metadata, [], must_be_signed=False)
 
 
 @pytest.mark.usefixtures("university")
@@ -140,7 +140,7 @@ def test_a_form_leads_back_to_the_page_with_the_form(alice: User, ep1: Endpoint,
     failed = {"status": "FAILED", "phase": "done", "fatal_error_code": "EXPIRED", "completion_time": later(0)}
     Task.objects.filter(pk=task.pk).update(**failed)
     demand(ep1)
-    first = navigation.first_page()
+    first = frame.first_page()
     for referrer, after in {
         "http://testserver/activity?state=failed": "/activity?state=failed",
         "https://evil.example/activity": first,
@@ -151,7 +151,7 @@ def test_a_form_leads_back_to_the_page_with_the_form(alice: User, ep1: Endpoint,
         browser = Browser(HTTP_REFERER=referrer)
         browser.sign_in(alice)
         grow_old(browser)
-        browser.get(f"/activity/{task.pk}")
+        browser.get(f"/activity/{task.pk}/again")
         [submission] = re.findall(r'name="submission_id" value="([^"]+)"', browser.page)[:1]
         answer = browser.post(f"/activity/{task.pk}/again", submission_id=submission)
         assert answer.status_code == 409, referrer

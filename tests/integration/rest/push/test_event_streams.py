@@ -121,7 +121,7 @@ def tell(task: Task, *codes: str) -> None:
         events.append(task.pk, [NewEvent(code, f"It is {code}.") for code in codes], moment())
 
 
-def test_a_stream_of_a_task_tells_each_event_and_ends_with_the_task(alice: User, task: Task) -> None:
+def test_a_stream_of_a_task_reports_each_event_and_ends_with_the_task(alice: User, task: Task) -> None:
     listener = Listener(alice, f"/task/{task.pk}/event_stream")
     eventually(lambda: listener.statuses == ["ACTIVE"])
     tell(task, "ONE", "TWO")
@@ -148,7 +148,7 @@ def test_a_task_in_a_stream_is_as_get_shows_it(alice: User, task: Task) -> None:
     }
 
 
-def test_a_stream_of_a_user_tells_of_all_his_tasks_and_of_no_others(
+def test_a_stream_of_a_user_has_all_tasks_of_the_user_and_no_others(
     alice: User, bob: User, ep1: Endpoint, ep2: Endpoint, public: Endpoint, task: Task
 ) -> None:
     listener = Listener(alice, "/event_stream")
@@ -164,7 +164,7 @@ def test_a_stream_of_a_user_tells_of_all_his_tasks_and_of_no_others(
     assert not listener.over
 
 
-def test_who_comes_back_goes_on_where_he_was(alice: User, task: Task) -> None:
+def test_who_comes_back_goes_on_at_the_last_event(alice: User, task: Task) -> None:
     first = Listener(alice, f"/task/{task.pk}/event_stream")
     tell(task, "ONE")
     eventually(lambda: first.codes == ["ONE"])
@@ -177,6 +177,30 @@ def test_who_comes_back_goes_on_where_he_was(alice: User, task: Task) -> None:
     ):
         eventually(lambda again=again: len(again.codes) == 2)  # type: ignore[misc]
         assert again.codes == ["TWO", "THREE"]
+
+
+def test_the_place_of_another_user_shows_nothing_of_that_user(
+    alice: User, bob: User, public: Endpoint, task: Task
+) -> None:
+    """bob has the place and the task of alice, and asks for what came before, by each way to name a place."""
+    first = Listener(alice, f"/task/{task.pk}/event_stream")
+    place = first.last_id
+    tell(task, "ONE", "TWO")
+    mine = submit(bob, public, public, ("/a", "/b"))
+    headers = {"Authorization": f"Bearer {tokens.issue(bob)}", "Accept": "text/event-stream"}
+    for path in (f"/task/{task.pk}/event_stream", f"/task/{task.pk}/event_stream?last_event_id={place}"):
+        assert Client().get(f"/v0.10{path}", headers={**headers, "Last-Event-ID": str(place)}).status_code == 404
+    for listener in (
+        Listener(bob, "/event_stream", place),
+        Listener(bob, f"/event_stream?last_event_id={place}&task_id={task.pk}"),
+        Listener(bob, "/event_stream", "0"),
+    ):
+        fail(submit(bob, public, public, ("/a", "/c")))
+        eventually(lambda listener=listener: "FAILED" in listener.statuses)  # type: ignore[misc]
+        assert str(task.pk).encode() not in listener.raw
+        assert not {"ONE", "TWO"} & set(listener.codes)
+        listener.close()
+    assert mine.owner == bob
 
 
 def test_in_the_midst_of_what_came_together_nothing_comes_twice(alice: User, task: Task) -> None:
@@ -220,7 +244,7 @@ def test_what_commits_late_is_not_missed(alice: User, task: Task, database_url: 
     eventually(lambda: again.codes == ["LATE", "NEXT"])
 
 
-def test_many_who_write_at_once_are_all_told_once(alice: User, ep1: Endpoint, ep2: Endpoint) -> None:
+def test_many_who_write_at_once_are_all_reported_once(alice: User, ep1: Endpoint, ep2: Endpoint) -> None:
     tasks = [submit(alice, ep1, ep2) for _ in range(4)]
     listener = Listener(alice, "/event_stream")
 
@@ -344,7 +368,7 @@ def test_a_lost_notification_costs_seconds_and_no_event(
     eventually(lambda: listener.codes == ["SILENT"])
 
 
-def test_progress_is_told_at_most_once_a_second_and_changes_of_state_at_once(alice: User, task: Task) -> None:
+def test_progress_is_reported_at_most_once_a_second_and_changes_of_state_at_once(alice: User, task: Task) -> None:
     listener = Listener(alice, f"/task/{task.pk}/event_stream")
     grant = take(task)
     for files in range(50):
@@ -362,7 +386,7 @@ def test_progress_is_told_at_most_once_a_second_and_changes_of_state_at_once(ali
 # ---- who may listen
 
 
-def test_a_task_that_is_done_is_told_and_who_has_all_need_not_come_back(alice: User, task: Task) -> None:
+def test_a_task_that_is_done_is_reported_and_who_has_all_need_not_come_back(alice: User, task: Task) -> None:
     moves.cancel(alice, task.pk)
     listener = Listener(alice, f"/task/{task.pk}/event_stream")
     eventually(lambda: listener.over)

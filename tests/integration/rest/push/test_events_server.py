@@ -81,9 +81,7 @@ def tell(task: Task, code: str) -> None:
 
 
 @pytest.mark.parametrize("web", ["http", "https"], indirect=True)
-def test_a_stream_is_told_what_happens_and_ends_as_it_should(
-    web: Web, alice: User, ep1: Endpoint, ep2: Endpoint
-) -> None:
+def test_a_stream_gets_what_happens_and_ends_as_it_should(web: Web, alice: User, ep1: Endpoint, ep2: Endpoint) -> None:
     task, token = submit(alice, ep1, ep2), tokens.issue(alice)
     readers = [web.listen(token, f"/task/{task.pk}/event_stream", version) for version in ("HTTP/1.1", "HTTP/1.0")]
     for reader in readers:

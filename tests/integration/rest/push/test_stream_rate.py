@@ -115,5 +115,5 @@ def test_the_runtime_of_a_worker_shares_the_rate(settings: Any, monkeypatch: pyt
         assert runtime.streaming.bandwidth._rate == 1000 / UNKNOWN
     finally:
         runtime.loop.call_soon_threadsafe(runtime.loop.stop)
-        runtime._thread.join(10)
+        runtime._thread.join(60)
         runtime.loop.close()

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import hmac
 import json
+import socket
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -30,6 +31,7 @@ from tests.integration.tasks.test_mails import fail, succeed
 from tests.integration.tasks.test_renewal import ENDED, unchecked
 from tests.secrets_search import search
 from tests.servers.lying_https import LyingServer, Script, answer, drip
+from tests.servers.rebinding_names import RebindingNames
 from tests.waiting import eventually
 from transferapi.tasks import moves
 from transferapi.tasks.models import Delivery, Mail, Task, Webhook
@@ -108,7 +110,7 @@ def parse(request: bytes) -> tuple[str, dict[str, str], bytes]:
 # ---- events that are delivered
 
 
-def test_every_change_of_state_is_told_and_nothing_else(
+def test_every_change_of_state_is_reported_and_nothing_else(
     alice: User, ep1: Endpoint, ep2: Endpoint, gsi1: Endpoint, gsi2: Endpoint
 ) -> None:
     hook(alice)
@@ -128,7 +130,7 @@ def test_a_webhook_hears_of_the_statuses_that_it_asked_for(alice: User, ep1: End
     assert told(alice) == ["task.failed"]
 
 
-def test_a_pause_and_its_end_are_told(alice: User, ep1: Endpoint, ep2: Endpoint) -> None:
+def test_a_pause_and_its_end_are_reported(alice: User, ep1: Endpoint, ep2: Endpoint) -> None:
     hook(alice, "https://1.1.1.1/", "ACTIVE")
     task = submit(alice, ep1, ep2)
     moves.pause(task.pk, moves.QUEUED, moves.PauseReason("PAUSED", "Wait."), T0)
@@ -137,13 +139,13 @@ def test_a_pause_and_its_end_are_told(alice: User, ep1: Endpoint, ep2: Endpoint)
     assert told(alice) == ["task.paused", "task.unpaused"]
 
 
-def test_nobody_hears_of_what_is_not_his(alice: User, bob: User, ep1: Endpoint, ep2: Endpoint) -> None:
+def test_a_webhook_reports_no_tasks_of_others(alice: User, bob: User, ep1: Endpoint, ep2: Endpoint) -> None:
     hook(bob)
     succeed(submit(alice, ep1, ep2))
     assert not Delivery.objects.exists()
 
 
-def test_what_is_rolled_back_is_not_told(alice: User, ep1: Endpoint, ep2: Endpoint) -> None:
+def test_what_is_rolled_back_is_not_reported(alice: User, ep1: Endpoint, ep2: Endpoint) -> None:
     hook(alice)
     task = submit(alice, ep1, ep2)
 
@@ -158,7 +160,7 @@ def test_what_is_rolled_back_is_not_told(alice: User, ep1: Endpoint, ep2: Endpoi
     assert told(alice) == []
 
 
-def test_what_is_told_names_the_task_and_no_path(alice: User, ep1: Endpoint, ep2: Endpoint) -> None:
+def test_what_is_reported_names_the_task_and_no_path(alice: User, ep1: Endpoint, ep2: Endpoint) -> None:
     hook(alice)
     task = submit(alice, ep1, ep2, ("/secret-plans/a", "/secret-plans/b"), label="nightly run")
     fail(task, why="Nothing at /secret-plans/a.")
@@ -331,7 +333,7 @@ def test_the_pause_of_a_webhook_has_a_bound(alice: User) -> None:
     assert row.not_before == T0 + timedelta(seconds=deliveries.LONGEST_SILENCE)
 
 
-def test_one_that_says_it_is_gone_is_told_nothing_more(alice: User, ep1: Endpoint, ep2: Endpoint) -> None:
+def test_one_that_says_it_is_gone_gets_nothing_more(alice: User, ep1: Endpoint, ep2: Endpoint) -> None:
     row = hook(alice)
     for _ in range(2):
         webhooks.send_test(alice, str(row.pk), now=T0)
@@ -344,7 +346,7 @@ def test_one_that_says_it_is_gone_is_told_nothing_more(alice: User, ep1: Endpoin
     assert_error(Api(alice).post(f"/webhook/{row.pk}/test"), 409, "Conflict")
 
 
-def test_one_that_fails_for_days_is_disabled_and_its_owner_is_told(alice: User) -> None:
+def test_one_that_fails_for_days_is_disabled_and_its_owner_gets_a_mail(alice: User) -> None:
     User.objects.filter(pk=alice.pk).update(email="alice@example.org")
     row = hook(alice, "https://1.1.1.1/hook?token=secret")
     for days in (0, 2.9, 3):
@@ -375,7 +377,7 @@ def test_one_that_is_enabled_again_begins_anew(alice: User, ep1: Endpoint, ep2: 
     assert len(deliveries.claim(1)) == 1
 
 
-def test_a_user_who_was_shut_out_is_told_nothing(alice: User) -> None:
+def test_a_user_who_was_shut_out_gets_no_delivery(alice: User) -> None:
     webhooks.send_test(alice, str(hook(alice).pk))
     User.objects.filter(pk=alice.pk).update(is_active=False)
     assert deliveries.claim(10) == []
@@ -435,7 +437,7 @@ def test_of_workers_that_claim_at_once_each_gets_something_else(alice: User, bob
     assert set(Delivery.objects.filter(next_try_at__gt=T0).values_list("pk", flat=True)) == set(jobs)
 
 
-def test_one_user_takes_no_more_than_his_share(alice: User, bob: User) -> None:
+def test_one_user_takes_no_more_than_a_fair_share(alice: User, bob: User) -> None:
     ours, theirs = hook(alice), hook(bob)
     for second in range(5):
         webhooks.send_test(alice, str(ours.pk), now=T0 + timedelta(seconds=second))
@@ -487,6 +489,38 @@ def test_an_address_that_is_none_or_that_nobody_may_be_sent_to_is_refused(alice:
     answer = Api(alice).post("/webhook", {"url": url})
     assert_error(answer, 400, "ClientError.BadRequest")
     assert answer.body["message"].startswith("url: ")
+
+
+def test_a_name_that_gets_a_private_address_after_its_check_leads_nowhere_else(
+    alice: User, receiver: Callable[..., LyingServer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of each attempt one answer counts: the one that passed the gate is connected to."""
+    server = receiver(answer("204 No Content"))
+    port = server.port
+    with socket.create_server(("127.0.0.2", port)) as inside:
+        inside.settimeout(0.2)
+        names = RebindingNames(monkeypatch, "127.0.0.1", "127.0.0.1", "127.0.0.2")
+        webhooks.send_test(alice, str(hook(alice, f"http://rebind.example.org:{port}/").pk))
+        assert send_due() == [TAKEN]
+        assert (names.asked, len(server.heard)) == (2, 1)
+        with pytest.raises(TimeoutError):
+            inside.accept()
+
+
+@pytest.mark.parametrize("later", ["127.0.0.2", "10.0.0.1", "169.254.169.254"])
+def test_a_name_that_gets_a_private_address_after_its_registration_is_refused_at_each_attempt(
+    alice: User, receiver: Callable[..., LyingServer], monkeypatch: pytest.MonkeyPatch, later: str
+) -> None:
+    port = receiver(answer("204 No Content")).port
+    with socket.create_server(("127.0.0.2", port)) as inside:
+        inside.settimeout(0.2)
+        RebindingNames(monkeypatch, "127.0.0.1", later)
+        webhooks.send_test(alice, str(hook(alice, f"http://rebind.example.org:{port}/").pk))
+        for hours in range(3):
+            [outcome] = send_due(datetime.now(UTC) + timedelta(hours=hours))
+            assert "address; the operator of this service has not allowed" in outcome.error
+        with pytest.raises(TimeoutError):
+            inside.accept()
 
 
 def test_http_is_for_networks_that_the_operator_has_allowed(alice: User, settings: Any) -> None:
@@ -602,7 +636,7 @@ def test_a_task_that_is_deleted_takes_its_deliveries_along(alice: User, ep1: End
     assert not Delivery.objects.exists()
 
 
-def test_a_webhook_that_is_deleted_while_it_is_told_is_no_error() -> None:
+def test_a_webhook_that_is_deleted_while_it_is_reported_is_no_error() -> None:
     user = make_user("dora")
     row = hook(user)
     webhooks.send_test(user, str(row.pk), now=T0)

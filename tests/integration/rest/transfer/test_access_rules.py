@@ -79,7 +79,7 @@ def test_a_rule_is_given_shown_changed_and_taken_back(api: Api, alice: User, bob
     assert_error(Api(bob).get(f"/endpoint/{share.pk}"), 404, "EndpointNotFound")
 
 
-def test_a_list_shows_first_who_needs_no_rule_by_the_role_that_he_has(
+def test_a_list_shows_first_who_needs_no_rule_by_a_role(
     api: Api, alice: User, bob: User, charlie: User, share: Endpoint
 ) -> None:
     manager = Role.objects.create(endpoint=share, principal_type="identity", principal=bob.pk, role="access_manager")
@@ -235,7 +235,7 @@ def bobs_address(bob: User) -> str:
     return bob.email
 
 
-def test_somebody_is_told_of_what_he_is_given_where_that_is_wanted(
+def test_a_user_gets_a_mail_of_a_new_rule_where_that_is_requested(
     api: Api, bob: User, share: Endpoint, bobs_address: str
 ) -> None:
     to_bob = {"principal_type": "identity", "principal": str(bob.pk)}
@@ -271,7 +271,7 @@ def test_mail_goes_to_nobody_whom_the_rule_is_not_for(
     assert Mail.objects.exclude(next_try_at=None).get().user == bob
 
 
-def test_no_answer_tells_whose_an_address_is(
+def test_no_answer_reveals_whose_an_address_is(
     api: Api, alice: User, bob: User, charlie: User, share: Endpoint, bobs_address: str
 ) -> None:
     """Not by its words, not by what is shown later, and not by how much is done for it."""
@@ -289,9 +289,7 @@ def test_no_answer_tells_whose_an_address_is(
     assert Mail.objects.exclude(next_try_at=None).count() == 1
 
 
-def test_nobody_is_flooded_with_mails_of_what_he_is_given(
-    api: Api, bob: User, share: Endpoint, bobs_address: str
-) -> None:
+def test_nobody_is_flooded_with_mails_of_new_rules(api: Api, bob: User, share: Endpoint, bobs_address: str) -> None:
     for number in range(task_mails.MAX_ACCESS_MAILS + 5):
         answer = create(
             api, principal_type="identity", principal=str(bob.pk), path=f"/{number}/", notify_email=bobs_address

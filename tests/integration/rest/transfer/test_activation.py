@@ -177,7 +177,7 @@ def test_what_expires_too_early_is_not_good_enough(
     assert_error(api.post("/endpoint/gsi/autoactivate?if_expires_in=x"), 400, "ClientError.BadRequest")
 
 
-def test_without_a_credential_autoactivation_tells_what_would_be_needed(api: Api, gsi: Endpoint) -> None:
+def test_without_a_credential_autoactivation_says_what_would_be_needed(api: Api, gsi: Endpoint) -> None:
     answer = api.post("/endpoint/gsi/autoactivate")
     assert (answer.status, answer.code) == (200, "AutoActivationFailed")
     assert (answer.body["activated"], answer.body["expires_in"], answer.body["expire_time"]) == (False, 0, None)
@@ -261,7 +261,7 @@ def test_of_several_proxies_for_one_key_that_come_at_once_one_is_taken(
     chain = signed(requirements_of(api, "gsi"), alices)
     given = [forms.GivenField("delegate_proxy", "proxy_chain", Secret(chain))]
     results = all_at_once([lambda: services.activate(alice, "gsi", given)] * 4)
-    assert sorted(type(one).__name__ for one in results) == ["ActivationResult"] + ["DelegationUnknownError"] * 3
+    assert sorted(type(one).__name__ for one in results) == ["ActivationResult"] + ["RefusedError"] * 3
     assert activation.activation_status(alice.pk, gsi).active
 
 

@@ -234,7 +234,9 @@ def test_a_vault_key_that_was_changed_asks_for_a_new_activation(
     assert_error(api.get("/operation/endpoint/gsi/ls"), 502)
 
 
-def test_no_secret_is_told(api: Api, gsi: Endpoint, alices: CertificateFiles, caplog: pytest.LogCaptureFixture) -> None:
+def test_no_secret_is_shown(
+    api: Api, gsi: Endpoint, alices: CertificateFiles, caplog: pytest.LogCaptureFixture
+) -> None:
     """Neither in an answer nor in a log, nor as it is in the database."""
     caplog.set_level(logging.DEBUG)
     proxy = proxy_of(alices).to_pem().decode()

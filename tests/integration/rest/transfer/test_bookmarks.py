@@ -8,18 +8,14 @@ from functools import partial
 import pytest
 
 from endpoints import bookmarks, registry
-from endpoints.errors import (
-    BookmarkExistsError,
-    BookmarkInvalidError,
-    BookmarkNotFoundError,
-    EndpointNotFoundError,
-    TooManyBookmarksError,
-)
+from endpoints.errors import BOOKMARK_EXISTS, TOO_MANY_BOOKMARKS, BookmarkNotFoundError, EndpointNotFoundError
 from endpoints.models import Bookmark, Endpoint
+from identity.error_categories import InvalidFieldError
 from identity.models import User
 from tests.integration.cast import all_at_once
 from tests.integration.described import assert_described
 from tests.integration.rest import Api, assert_error
+from tests.refusals import kind_of, raises_refusal
 
 
 def _create(user: User, name: str = "place", endpoint: str = "ep1", path: str = "/data/") -> Bookmark:
@@ -45,14 +41,14 @@ def test_a_path_is_a_folder(alice: User, ep1: Endpoint, given: str, kept: str) -
 
 @pytest.mark.parametrize("path", ["", "data", "/a/../b", "/a\n/", "/\udcff/", "/" + "ä" * 2048])
 def test_what_is_no_path_is_refused(alice: User, ep1: Endpoint, path: str) -> None:
-    with pytest.raises(BookmarkInvalidError) as caught:
+    with pytest.raises(InvalidFieldError) as caught:
         _create(alice, path=path)
     assert caught.value.field == "path"
 
 
 @pytest.mark.parametrize("name", ["", " ", " x", "x ", "a\nb", "a\0", "\ud800", "x" * 129])
 def test_what_is_no_name_is_refused(alice: User, ep1: Endpoint, name: str) -> None:
-    with pytest.raises(BookmarkInvalidError) as caught:
+    with pytest.raises(InvalidFieldError) as caught:
         _create(alice, name)
     assert caught.value.field == "name"
 
@@ -60,7 +56,7 @@ def test_what_is_no_name_is_refused(alice: User, ep1: Endpoint, name: str) -> No
 def test_a_name_is_once_for_each_user_and_its_case_counts(alice: User, bob: User, public: Endpoint) -> None:
     for user, name in ((alice, "x" * 128), (alice, "X" * 128), (bob, "x" * 128)):
         _create(user, name, "bob#public")
-    with pytest.raises(BookmarkExistsError):
+    with raises_refusal(BOOKMARK_EXISTS):
         _create(alice, "x" * 128, "bob#public")
     assert [row.name[0] for row in bookmarks.all_of(alice)] == ["X", "x"]
 
@@ -71,11 +67,11 @@ def test_a_bookmark_changes_by_what_is_said(alice: User, ep1: Endpoint) -> None:
     bookmarks.update(alice, made.pk, name="new", path="/new", pinned=True)
     changed = bookmarks.get(alice, made.pk)
     assert (changed.name, changed.path, changed.pinned) == ("new", "/new/", True)
-    with pytest.raises(BookmarkExistsError):
+    with raises_refusal(BOOKMARK_EXISTS):
         bookmarks.update(alice, made.pk, name="other")
-    with pytest.raises(BookmarkInvalidError):
+    with pytest.raises(InvalidFieldError):
         bookmarks.update(alice, other.pk, name="")
-    with pytest.raises(BookmarkInvalidError):
+    with pytest.raises(InvalidFieldError):
         bookmarks.update(alice, other.pk, path="")
 
 
@@ -103,7 +99,7 @@ def test_there_are_only_so_many_also_when_two_come_at_once(
     found = all_at_once([partial(_create, alice, str(number)) for number in range(6)])
     refused = [one for one in found if isinstance(one, Exception)]
     assert len(bookmarks.all_of(alice)) == 3
-    assert [type(one) for one in refused] == [TooManyBookmarksError] * 3
+    assert [kind_of(one) for one in refused] == [TOO_MANY_BOOKMARKS] * 3
 
 
 # ---- the routes

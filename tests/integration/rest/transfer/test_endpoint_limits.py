@@ -46,7 +46,7 @@ def test_an_endpoint_is_made_with_its_limits(api: Api) -> None:
     assert shown(api, "disk") == MINIMAL
 
 
-def test_limits_change_where_they_are_told_to(api: Api, ep1: Endpoint) -> None:
+def test_limits_change_only_where_the_request_names_them(api: Api, ep1: Endpoint) -> None:
     assert api.put("/endpoint/ep1", CUSTOM).status == 200
     assert api.put("/endpoint/ep1", {"preferred_concurrency": 6, "max_parallelism": None}).status == 200
     assert shown(api) == {**CUSTOM, "preferred_concurrency": 6}
@@ -113,7 +113,7 @@ def test_only_the_owner_sets_limits_and_only_who_sees_the_endpoint_sees_them(
     assert shown(Api(bob), "alice%23ep1") == CUSTOM
 
 
-def test_the_engine_is_told_the_limits_of_both_ends(alice: User, api: Api, ep1: Endpoint, ep2: Endpoint) -> None:
+def test_the_engine_gets_the_limits_of_both_ends(alice: User, api: Api, ep1: Endpoint, ep2: Endpoint) -> None:
     api.put("/endpoint/ep1", CUSTOM)
     api.put("/endpoint/ep2", {"network_use": "minimal"})
     spec = take(submit(alice, ep1, ep2)).spec

@@ -161,7 +161,7 @@ def test_ids_that_there_are_not_and_ids_of_others_are_refused_alike(
 
 
 @pytest.mark.parametrize("owner", [str(uuid.UUID(int=1)), "x"])
-def test_an_owner_that_there_is_not_is_told(bobs: Api, public: Endpoint, owner: str) -> None:
+def test_an_owner_that_does_not_exist_is_reported(bobs: Api, public: Endpoint, owner: str) -> None:
     answer = bobs.get(f"{M}/task_list", filter_endpoint="public", filter_owner_id=owner)
     assert_error(answer, 404, "UserNotFound")
 
@@ -328,7 +328,7 @@ def test_a_deletion_has_one_side_and_who_runs_it_sees_all(alice: User, bobs: Api
 # ---- pause rules and pauses
 
 
-def test_a_rule_over_rest_pauses_and_its_owner_is_told_why(
+def test_a_rule_over_rest_pauses_and_the_owner_of_the_task_sees_why(
     alices: Api, bobs: Api, alice: User, ep1: Endpoint, public: Endpoint, task: Task
 ) -> None:
     body = {"endpoint_id": "public", "identity_id": str(alice.pk), "message": "Until noon.", "pause_ls": False}
@@ -379,7 +379,9 @@ def test_a_rule_that_makes_no_sense_is_refused(bobs: Api, public: Endpoint, body
     assert not PauseRule.objects.exists()
 
 
-def test_a_rule_of_the_host_is_told_as_such_on_a_share(alices: Api, alice: User, bobs: Api, public: Endpoint) -> None:
+def test_a_rule_of_the_host_is_reported_as_such_on_a_share(
+    alices: Api, alice: User, bobs: Api, public: Endpoint
+) -> None:
     share = make_share(public, "share", owner=alice)
     bobs.post(f"{M}/pause_rule", {"endpoint_id": "public"})
     [rule] = alices.get(f"/endpoint/{share.pk}/my_effective_pause_rule_list").body["DATA"]
@@ -452,7 +454,7 @@ def test_who_shares_cannot_take_back_what_the_host_has_paused(
 # ---- cancels
 
 
-def test_a_manager_ends_a_task_and_its_owner_is_told_by_whom_and_why(
+def test_a_manager_ends_a_task_and_its_owner_learns_by_whom_and_why(
     alices: Api, bobs: Api, alice: User, bob: User, task: Task
 ) -> None:
     User.objects.filter(pk=alice.pk).update(email="alice@example.org")
@@ -499,7 +501,7 @@ def test_a_task_that_ends_before_the_cancel_is_not_called_canceled(alices: Api, 
     assert alices.get(f"/task/{task.pk}").body["canceled_by_admin"] is None
 
 
-def test_both_sides_of_a_task_are_told_where_one_manager_has_both(alices: Api, task: Task, bob: User) -> None:
+def test_both_sides_of_a_task_are_shown_to_a_manager_of_both(alices: Api, task: Task, bob: User) -> None:
     roles.create(bob, str(task.destination_id), "identity", str(task.owner_id), "activity_manager")
     alices.post(f"{M}/admin_cancel", said(task, message=None))
     told = alices.get(f"/task/{task.pk}").body

@@ -31,7 +31,7 @@ def test_an_endpoint_is_made_with_its_servers_and_read_by_all_its_names(api: Api
         "unknown": {"field": 1},
         "DATA": [
             {"DATA_TYPE": "server", "uri": "ftp://dtn1.example.org"},
-            {"hostname": "2001:db8::1", "port": 2812, "scheme": "ftp", "subject": "/CN=dtn"},
+            {"hostname": "2600::1", "port": 2812, "scheme": "ftp", "subject": "/CN=dtn"},
         ],
     }
     made = api.post("/endpoint", document)
@@ -54,7 +54,7 @@ def test_an_endpoint_is_made_with_its_servers_and_read_by_all_its_names(api: Api
     assert found.body.items() >= expected.items()
     assert [(row["uri"], row["subject"]) for row in found.body["DATA"]] == [
         ("ftp://dtn1.example.org:21", None),
-        ("ftp://[2001:db8::1]:2812", "/CN=dtn"),
+        ("ftp://[2600::1]:2812", "/CN=dtn"),
     ]
 
 
@@ -132,7 +132,7 @@ def test_a_document_that_was_read_can_be_written_back(api: Api, ep1: Endpoint) -
     assert api.get("/endpoint/ep1").body == document
 
 
-def test_what_users_are_told_and_what_holds_for_all_transfers_is_kept(api: Api, ep1: Endpoint) -> None:
+def test_what_users_see_and_what_holds_for_all_transfers_is_kept(api: Api, ep1: Endpoint) -> None:
     said = {
         "user_message": "Down on Sunday.\nBack on Monday.", "user_message_link": "https://dtn.example.org/news",
         "force_encryption": True, "force_verify": True,
@@ -159,7 +159,7 @@ def test_a_field_that_makes_no_sense_is_refused_by_its_name(api: Api, ep1: Endpo
         assert answer.body["message"].startswith(f"{field}: ")
 
 
-def test_an_endpoint_changes_where_it_is_told_to(api: Api, ep1: Endpoint) -> None:
+def test_an_endpoint_changes_only_what_the_request_names(api: Api, ep1: Endpoint) -> None:
     before = api.get(f"/endpoint/{ep1.pk}").body
     changes = {"DATA_TYPE": "endpoint", "organization": "A university", "public": True, "name": "renamed", "id": "x"}
     answer = api.put("/endpoint/alice%23ep1", changes)
@@ -305,7 +305,9 @@ def test_a_search_finds_what_its_user_may_see(
     assert (body["DATA_TYPE"], body["has_next_page"], body["limit"]) == ("endpoint_list", False, 100)
 
 
-def test_a_search_by_owner_finds_his_alone(api: Api, bob: User, searched: dict[str, Endpoint]) -> None:
+def test_a_search_by_owner_finds_the_endpoints_of_that_owner_alone(
+    api: Api, bob: User, searched: dict[str, Endpoint]
+) -> None:
     body = api.get("/endpoint_search", filter_fulltext="alpha", filter_owner_id=str(bob.pk)).body
     assert [row["id"] for row in body["DATA"]] == [str(searched["hers"].pk)]
 

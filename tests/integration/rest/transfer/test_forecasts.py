@@ -57,7 +57,7 @@ def ask(api: Api, source: str = "ep1", destination: str = "ep2", **query: Any) -
     return api.get("/forecast", source_endpoint=source, destination_endpoint=destination, **query)
 
 
-def test_without_any_history_a_rule_of_thumb_is_told_as_such(api: Api, ep1: Endpoint, ep2: Endpoint) -> None:
+def test_without_any_history_a_rule_of_thumb_is_reported_as_such(api: Api, ep1: Endpoint, ep2: Endpoint) -> None:
     body = ask(api, files=10, bytes=100 * MB).body
     assert (body["DATA_TYPE"], body["files"], body["bytes"], body["runs"]) == ("forecast", 10, 100 * MB, 0)
     assert (body["source_endpoint_id"], body["destination_endpoint_id"]) == (str(ep1.pk), str(ep2.pk))
@@ -65,7 +65,7 @@ def test_without_any_history_a_rule_of_thumb_is_told_as_such(api: Api, ep1: Endp
     assert body["seconds"]["low"] < body["seconds"]["expected"] < body["seconds"]["high"]
 
 
-def test_what_has_run_between_two_endpoints_is_what_is_foretold(api: Api, task: Task) -> None:
+def test_what_has_run_between_two_endpoints_is_what_is_forecast(api: Api, task: Task) -> None:
     remember(task)
     body = ask(api, files=30, bytes=1000 * MB).body
     truth = seconds_for(30, 1000 * MB)
@@ -139,7 +139,7 @@ NOTHING = dict.fromkeys(
 )
 
 
-def test_a_running_task_tells_how_long_it_will_still_take(api: Api, task: Task) -> None:
+def test_a_running_task_reports_how_long_it_will_still_take(api: Api, task: Task) -> None:
     remember(task)
     truth = seconds_for(40, 2000 * MB) - 1
     started(task, 1 + truth / 2, files=40, files_transferred=20, bytes_total=2000 * MB, bytes_transferred=1000 * MB)
@@ -175,7 +175,7 @@ def test_while_the_scan_goes_on_the_range_says_so(api: Api, task: Task) -> None:
     assert found["forecast_seconds_left"]["high"] > 3 * found["forecast_seconds_left"]["expected"]
 
 
-def test_before_anything_is_found_and_when_all_is_over_nothing_is_foretold(api: Api, alice: User, task: Task) -> None:
+def test_before_anything_is_found_and_when_all_is_over_nothing_is_forecast(api: Api, alice: User, task: Task) -> None:
     assert left(api, task) == NOTHING
     started(task, 5.0, files=2, bytes_total=10)
     assert left(api, task)["forecast_basis"]

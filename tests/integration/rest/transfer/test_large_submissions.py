@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from rest_framework.exceptions import ParseError
 
+from endpoints.error_meanings import ApiError
 from endpoints.models import Endpoint
 from identity.models import User
 from tests.integration.rest import Api, assert_error
 from transferapi.rest.http import long_bodies
-from transferapi.rest.http.errors import ApiError
 from transferapi.tasks.models import Item, Task
 
 pytestmark = pytest.mark.django_db
@@ -187,15 +187,15 @@ def test_who_waits_gets_a_turn_when_it_is_free() -> None:
     def hold() -> None:
         with long_bodies.turns.turn("first"):
             begun.set()
-            go_on.wait(10)
+            go_on.wait(60)
 
     first = threading.Thread(target=hold)
     first.start()
-    begun.wait(10)
+    begun.wait(60)
     threading.Timer(0.05, go_on.set).start()
     with long_bodies.turns.turn("second"), pytest.raises(ApiError), long_bodies.turns.turn("second"):
         pass
-    first.join(10)
+    first.join(60)
 
 
 class Endless:

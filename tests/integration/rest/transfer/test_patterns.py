@@ -55,7 +55,7 @@ def test_no_text_makes_a_list_fail(alice: User, ep1: Endpoint, ep2: Endpoint, te
         assert answer.status in wanted, (path, query, answer.body)
 
 
-def test_stars_of_a_label_are_one_and_too_long_a_pattern_is_told_so(alice: User, ep1: Endpoint, ep2: Endpoint) -> None:
+def test_stars_of_a_label_are_one_and_too_long_a_pattern_is_refused(alice: User, ep1: Endpoint, ep2: Endpoint) -> None:
     task = submit(alice, ep1, ep2, label="Night run")
     api = Api(alice)
     rows = api.get("/task_list", filter="label:~" + "*" * 2000 + "RUN").body["DATA"]

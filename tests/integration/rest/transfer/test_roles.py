@@ -87,7 +87,7 @@ def test_access_is_managed_on_shared_endpoints_only(api: Api, bob: User) -> None
 
 
 @pytest.mark.parametrize("role", ["access_manager", "activity_manager", "activity_monitor"])
-def test_only_administrators_give_roles_and_everybody_may_give_up_his_own(
+def test_only_administrators_give_roles_and_everybody_may_give_up_an_own_role(
     api: Api, alice: User, bob: User, charlie: User, role: str
 ) -> None:
     mine, others = appoint(api, bob, role).body, appoint(api, charlie, "activity_monitor").body

@@ -107,7 +107,9 @@ def test_filters_narrow_a_search(world: dict[str, Endpoint], alice: User, bob: U
     assert found(bob, host="alice#ep2") == {"everybodys", "managed"}
 
 
-def test_a_share_that_nobody_gets_at_is_told_from_others(world: dict[str, Endpoint], alice: User, bob: User) -> None:
+def test_a_share_that_nobody_gets_at_is_distinguished_from_others(
+    world: dict[str, Endpoint], alice: User, bob: User
+) -> None:
     role = Role.objects.create(
         endpoint=world["ep1"], principal_type="identity", principal=bob.pk, role=RoleName.ADMINISTRATOR
     )

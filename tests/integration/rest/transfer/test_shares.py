@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from endpoints import registry
-from endpoints.errors import TooManyEndpointsError
+from endpoints.errors import TOO_MANY_ENDPOINTS
 from endpoints.models import AccessRule, Endpoint, Role
 from endpoints.sharing import shares
 from identity.models import User
@@ -16,6 +16,7 @@ from identity.vault.store import CredentialKind
 from tests.integration.cast import all_at_once, make_endpoint, make_user
 from tests.integration.rest import Api, assert_error
 from tests.integration.shared import give, make_share
+from tests.refusals import raises_refusal
 
 pytestmark = pytest.mark.django_db
 
@@ -123,7 +124,7 @@ def test_shares_count_among_the_endpoints_that_a_user_may_have(
 ) -> None:
     monkeypatch.setattr(registry, "MAX_ENDPOINTS", 2)
     shares.create(alice, "ep1", "/a/", {})
-    with pytest.raises(TooManyEndpointsError):
+    with raises_refusal(TOO_MANY_ENDPOINTS):
         shares.create(alice, "ep1", "/b/", {})
     answer = api.post("/shared_endpoint", {"host_endpoint": "ep1", "host_path": "/b/"})
     assert_error(answer, 409, "ClientError.LimitExceeded")

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import pytest
 
 from endpoints.gridftp.facts import Entry
-from endpoints.gridftp.faults import Kind, make_fault
+from endpoints.gridftp.faults import Kind, Side, make_fault
 from tests.engine_fakes import MemoryTree
 from tests.engine_fakes.tree import Node
 from tests.unit.engine.world import ItemSpec, World
 from workers.engine.delete.extras import SKIPPED
+from workers.engine.scan import walk
 
 pytestmark = pytest.mark.virtual_time
 
@@ -48,7 +51,7 @@ async def test_a_file_onto_itself_is_refused(tree: type[MemoryTree], modified: d
 
 
 @pytest.mark.parametrize("other", ["hard", "soft"])
-async def test_a_file_onto_another_name_of_itself_is_refused_where_servers_tell_identities(other: str) -> None:
+async def test_a_file_onto_another_name_of_itself_is_refused_where_servers_report_identities(other: str) -> None:
     world = one_storage([("/data/f", f"/data/{other}", None)], MemoryTree())
     node = world.source.write("/data/f", b"precious")
     world.source.link("/data/soft", "/data/f")
@@ -96,6 +99,87 @@ async def test_a_destination_that_refuses_the_probe_gets_its_files() -> None:
     world.script.add("mkdir", "/dst/.waybill", make_fault(Kind.PERMISSION_DENIED), -1)
     assert await world.run() == "SUCCEEDED"
     assert world.destination.files("/dst") == {"/f": b"x"}
+
+
+@pytest.mark.parametrize("files", [30, 3000], ids=["held", "listed twice"])
+async def test_an_answer_that_comes_behind_the_listing_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch, files: int
+) -> None:
+    monkeypatch.setattr(walk, "HELD", 1000)
+    world = World([("/src/", "/dst/", True)], near=True)
+    world.sessions.in_order = True
+    names = {f"/{number}" for number in range(files)}
+    for name in names:
+        world.source.write(f"/src{name}", b"x")
+    world.destination.folder("/dst")
+    assert await world.run() == "SUCCEEDED"
+    assert set(world.destination.files("/dst")) == names
+
+
+@pytest.mark.parametrize("files", [30, 3000], ids=["held", "listed twice"])
+async def test_a_folder_onto_itself_is_refused_behind_its_listing(monkeypatch: pytest.MonkeyPatch, files: int) -> None:
+    monkeypatch.setattr(walk, "HELD", 1000)
+    world = one_storage([("/data/", "/data/", True)])
+    world.sessions.in_order = True
+    nodes = [world.source.write(f"/data/{number}", b"x") for number in range(files)]
+    assert await world.run() == "FAILED"
+    assert [world.source.find(f"/data/{number}") for number in range(files)] == nodes
+
+
+async def test_a_new_destination_costs_no_look_at_the_source_before_it_is_listed() -> None:
+    world = World([("/src/", "/a/b/", True)], near=True)
+    world.source.write("/src/f", b"x")
+    steps: list[tuple[str, Side, str]] = []
+    world.sessions.faults = lambda *step: steps.append(step)
+    assert await world.run() == "SUCCEEDED"
+    source = [(step, path) for step, side, path in steps if side is Side.SOURCE and path]
+    assert source[:2] == [("stat", "/src"), ("list", "/src")]
+    assert source.count(("list", "/src")) == 1
+    assert world.destination.paths() == {"/a", "/a/b", "/a/b/f"}
+
+
+async def test_a_destination_that_is_removed_after_the_look_at_the_items_is_made_again() -> None:
+    """A walk may wait for hours until those before it are done."""
+    world = World([("/src/", "/dst/", True)], near=True)
+    world.source.write("/src/f", b"x")
+    world.destination.folder("/dst")
+    looks: list[str] = []
+
+    def remove_after_the_look(step: str, side: Side, path: str) -> None:
+        if step == "stat" and side is Side.DESTINATION and path.rstrip("/") == "/dst":
+            looks.append(path)
+            if len(looks) == 1:
+                asyncio.get_running_loop().call_soon(partial(world.destination.remove, "/dst", directory=True))
+
+    world.sessions.faults = remove_after_the_look
+    assert await world.run() == "SUCCEEDED"
+    assert world.destination.files("/dst") == {"/f": b"x"}
+
+
+async def test_two_items_may_make_one_destination_at_once() -> None:
+    world = World([("/one/", "/new/dst/", True), ("/two/", "/new/dst/", True)], near=True)
+    world.source.write("/one/f", b"x")
+    world.source.write("/two/g", b"y")
+    assert await world.run() == "SUCCEEDED"
+    assert Kind.PATH_EXISTS not in world.store.codes()
+    assert world.destination.files("/new/dst") == {"/f": b"x", "/g": b"y"}
+
+
+async def test_a_destination_that_appears_during_the_listing_is_looked_at_again() -> None:
+    """It may be the source by another name, which was given just now."""
+    world = one_storage([("/data/", "/other/", True)])
+    node = world.source.write("/data/f", b"precious")
+
+    def link_it(step: str, side: Side, path: str) -> None:
+        if step == "list" and side is Side.SOURCE and world.source.find("/other") is None:
+            world.source.get("/").children["other"] = world.source.get("/data")  # type: ignore[index]
+
+    world.sessions.faults = link_it
+    assert await world.run() == "FAILED"
+    assert Kind.PATH_EXISTS in world.store.codes()
+    assert node.content == b"precious"
+    assert world.source.find("/data/f") is node
+    assert faults(world)
 
 
 # ---- mirrors

@@ -13,10 +13,10 @@ from datetime import timedelta
 
 from django.conf import settings
 from django.utils.translation import gettext
-from django.utils.translation import gettext_noop as _
 
 from identity import call_origin, mail_addresses, password_recovery
 from identity.clock import moment
+from identity.gsi.printable import translatable as _
 from identity.languages import speaking_to
 from identity.models import AddressChange, User
 from transferapi.tasks.models import Mail
@@ -123,7 +123,7 @@ class Letter:
 
 
 def letter_of(mail: Mail) -> Letter | None:
-    """Any mail as it is sent; None: there is nothing to send any more, or no address to which it could go."""
+    """Any mail as it is sent; None if there is nothing to send any more, or no address to which it could go."""
     kind, _colon, ref = mail.key.partition(":")
     if kind in _LETTERS:
         return _LETTERS[kind](mail, uuid.UUID(ref))

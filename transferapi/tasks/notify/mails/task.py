@@ -29,8 +29,9 @@ from identity.gsi.printable import readable
 from identity.languages import speaking_to
 from identity.models import User
 from identity.vault.store import CredentialInfo
+from transferapi.tasks import names as task_names
 from transferapi.tasks.models import Event, Mail, Task, Webhook
-from transferapi.tasks.notify import mail_preferences, reasons
+from transferapi.tasks.notify import mail_preferences
 from transferapi.tasks.states import Phase, Status, TaskType
 
 #: A task that has waited more often than this causes no further mails.
@@ -47,6 +48,11 @@ WEBHOOK = "/v0.10/webhook/"
 SILENT = frozenset({"CANCELED"})
 
 
+def _said(reason: str | None) -> str:
+    """The reason in the language of the reader, if its sentence is marked for translation; else in English."""
+    return _(reason) if reason else ""
+
+
 def ended(task_id: uuid.UUID, now: datetime) -> None:
     """Write the mail about the end of a task; call it in the transaction that ends the task."""
     task = Task.objects.select_related("owner").get(pk=task_id)
@@ -57,7 +63,7 @@ def ended(task_id: uuid.UUID, now: datetime) -> None:
     with speaking_to(task.owner):
         lines = [_ended_line(task, succeeded), ""]
         if not succeeded:
-            why, code = reasons.said(task.fatal_error_description or ""), task.fatal_error_code
+            why, code = _said(task.fatal_error_description), task.fatal_error_code
             lines += [_("The reason: %(why)s (%(code)s)") % {"why": why, "code": code}, ""]
         lines += _numbers(task)
         if not succeeded:
@@ -304,13 +310,15 @@ def body_of(lines: Iterable[str]) -> str:
 
 
 def _short(task: Task) -> str:
+    if task.type == TaskType.DELETE and not task.label:
+        return task_names.of(task)
     text = _("the transfer %(way)s") if task.type == TaskType.TRANSFER else _("the deletion %(way)s")
-    return text % {"way": f'"{task.label}"' if task.label else way(task)}
+    return text % {"way": f'"{task_names.of(task)}"'}
 
 
 def _what(task: Task) -> str:
     text = _("Your transfer %(way)s") if task.type == TaskType.TRANSFER else _("Your deletion %(way)s")
-    return text % {"way": way(task)} + (f' ("{task.label}")' if task.label else "")
+    return text % {"way": way(task)} + f' ("{task_names.of(task)}")'
 
 
 def _ended_line(task: Task, succeeded: bool) -> str:
