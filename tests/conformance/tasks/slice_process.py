@@ -15,6 +15,8 @@ import django
 def main(task: str) -> None:
     logging.basicConfig(level=logging.INFO)
     django.setup()
+    # Also why a task is not taken.
+    logging.getLogger("workers.runtime").setLevel(logging.DEBUG)
     from transferapi.outages import database
     from workers import runtime
 

@@ -89,7 +89,9 @@ def claim(limit: int, busy: Collection[uuid.UUID] = (), now: datetime | None = N
         now = moment(now)
         parameters: dict[str, Any] = {"now": now, "busy": list(busy), "each": MOST_OF_A_USER, "limit": limit}
         due = [id_ for (id_,) in query_rows(_DUE, parameters)]
-        rows = Delivery.objects.filter(pk__in=due, next_try_at__lte=now).select_related("webhook")
+        rows = (
+            Delivery.objects.filter(pk__in=due, next_try_at__lte=now).select_related("webhook").order_by("next_try_at")
+        )
         taken = list(rows.select_for_update(skip_locked=True, of=("self",)))
         for row in taken:
             row.attempts += 1
