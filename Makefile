@@ -55,7 +55,7 @@ compiled-tests: venv-test
 
 test: test-tools ## install what the tests need, then lint and run all but the nightly ones
 	@$(MAKE) --no-print-directory --output-sync=target -j 2 lint compiled-tests
-	@$(VENV)/bin/pytest -n $(TEST_PROCESSES) -m "not nightly" </dev/null
+	@$(PYTHON_IN_VENV) -m tests.second_try -n $(TEST_PROCESSES) -m "not nightly" </dev/null
 
 nightly: test-tools ## the tests of upgrades, of releases and of benchmarks: before a release, too
 	@$(VENV)/bin/pytest -n 2 -m nightly </dev/null

@@ -12,6 +12,7 @@ import random
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -105,8 +106,9 @@ class Workers:
         return process
 
     def finish(self, database_url: str) -> None:
-        """Slices of other workers, until the task is over."""
-        for _ in range(5):
+        """Slices of other workers, until the task is over; one that is refused the task is followed by another."""
+        begun = time.monotonic()
+        while time.monotonic() - begun < 90:
             eventually(self.lease_is_over)
             self.start(database_url).wait(60)
             self._task.refresh_from_db()
