@@ -53,6 +53,12 @@ FILE_TOO_LARGE = Refusal(
     "The service passes on at most {limit} octets at a time; move more with a transfer.",
     "ClientError.FileTooLarge",
 )
+#: limit: files and folders.
+TOO_MANY_FILES = Refusal(
+    Category.LIMIT_EXCEEDED,
+    "The service passes on at most {limit} files and folders at a time; move more with a transfer.",
+    "ClientError.FileTooLarge",
+)
 TOO_MANY_UPLOADS = Refusal(
     Category.LIMIT_EXCEEDED, "A user has at most {limit} unfinished uploads; finish some, or delete them"
 )

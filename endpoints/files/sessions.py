@@ -68,6 +68,15 @@ class FileSession(Closable):
                 [self.path] = self.run(entering)
             self._opened = opened.pop_all()
 
+    def resolve(self, path: str) -> str:
+        """The path on the host's server; of a share the one without links, as it is now.
+
+        Raises FaultError, LeadsOutError.
+        """
+        if not self.granted.shared:
+            return path
+        return self.run(self.confinement.resolve(self.session, self.granted.real(path)))
+
     @property
     def encrypt(self) -> bool:
         """Whether the endpoint, or its host, demands encrypted data connections."""

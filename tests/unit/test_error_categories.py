@@ -125,6 +125,10 @@ WIRE: list[tuple[CategorizedError, int, str, str]] = [
         RefusedError(registry.FILE_TOO_LARGE, limit=9), 409, "ClientError.FileTooLarge",
         "The service passes on at most 9 octets at a time; move more with a transfer.",
     ),
+    (
+        RefusedError(registry.TOO_MANY_FILES, limit=9), 409, "ClientError.FileTooLarge",
+        "The service passes on at most 9 files and folders at a time; move more with a transfer.",
+    ),
     (registry.UploadOffsetError(9), 409, "UploadOffset", "The upload goes on from octet 9."),
     (
         registry.UploadLostError(), 409, "UploadOffset",

@@ -1,6 +1,7 @@
 """RETR and STOR of one file in MODE S (RFC 959 section 3.4.1), over a data connection that this service opens.
 
-Every method raises FaultError. After an error, or where a file was not read to its end, the session must be closed.
+Every method raises FaultError. After an error, or where a file was not read to its end, the session must be closed,
+unless the server has answered the command (`DataStream.is_answered`).
 """
 
 from __future__ import annotations
@@ -114,6 +115,11 @@ class DataStream:
             self._watched_here.close()
         except (OSError, TimeoutError) as error:
             raise await _explained(self._answer, error) from None
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether the server has answered the command with a result, so that the session can take the next one."""
+        return self._answer.done() and not self._answer.cancelled() and self._answer.exception() is None
 
     async def cut(self) -> None:
         """Close the data connection in the middle of a file, and wait for the server's answer, whatever it is."""

@@ -1,6 +1,7 @@
 """Files on a GridFTP or FTP server as streams, in MODE S, on a data connection of our own.
 
-A session moves one file at a time. Where a file is given up half-way, the session ends with it.
+A session moves one file at a time. Where a file is given up half-way, the session ends with it; a file that the server
+refuses to send leaves it usable.
 """
 
 from __future__ import annotations
@@ -34,6 +35,11 @@ class ModeSReader(_ModeSFile):
     def __init__(self, session: GridFTPSession, stream: DataStream, share: OctetShare, skip: int = 0) -> None:
         super().__init__(session, stream, share)
         self._skip = skip
+
+    async def close(self) -> None:
+        """`FileReader.close`."""
+        self._ended = self._ended or self._stream.is_answered
+        await super().close()
 
     async def read(self) -> bytes:
         """`FileReader.read`."""

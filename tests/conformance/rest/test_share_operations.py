@@ -5,7 +5,9 @@ alice shares; bob has been given something, and has no credential and no account
 
 from __future__ import annotations
 
+import io
 import json
+import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from operator import itemgetter
@@ -17,6 +19,7 @@ import pytest
 from deploy.endpoint.authority import CertificateFiles
 from endpoints import registry
 from endpoints.addresses.openings import parse_openings
+from endpoints.files import archives
 from endpoints.gridftp.facts import FACTS
 from endpoints.gridftp.server import GridFtpServer
 from endpoints.gridftp.server.commands.table import SITE
@@ -443,3 +446,43 @@ def test_the_owners_credential_serves_all_who_are_given_something(
     assert_error(share.api["bob"].get("/operation/endpoint/alice%23host/ls", path="/"), 404, "EndpointNotFound")
     AccessRule.objects.all().delete()
     assert_error(share.ls("/in"), 404, "EndpointNotFound")
+
+
+# ---- archives
+
+
+def archive(share: Share, path: str, who: str = "bob") -> Answer:
+    return share.api[who].get("/operation/endpoint/alice%23share/archive", path=path)
+
+
+def test_an_archive_has_what_is_given_and_nothing_that_links_lead_to(share: Share) -> None:
+    share.give("/in/", "r")
+    assert_error(archive(share, "/"), *DENIED)
+    assert_error(archive(share, "/in/", "charlie"), 404, "EndpointNotFound")
+    answer = archive(share, "/in/")
+    assert answer.status == 200, answer.body[:1000]
+    with zipfile.ZipFile(io.BytesIO(answer.body)) as found:
+        assert found.read("in/file") == b"shared/in/file"
+        assert not [name for name in found.namelist() if "up" in name.split("/")]
+        assert "in/up: a symbolic link" in found.read(archives.LEFT_OUT).decode()
+    share.give("/", "r")
+    with zipfile.ZipFile(io.BytesIO(archive(share, "/").body)) as found:
+        assert "in/file" in found.namelist()
+        assert not [name for name in found.namelist() if set(name.split("/")) & {*OUT, "inner", "up"}]
+
+
+@pytest.mark.parametrize("kind", ["file", "folder"])
+def test_what_becomes_a_link_after_it_was_listed_does_not_lead_out(share: Share, kind: str) -> None:
+    """A user who may write on the share swaps a file, or its folder, for a link while the archive is on its way."""
+    share.give("/", "rw")
+    with archives.Archive(share.bob, "alice#share", "/in/") as opened:
+        inside = share.folder / "shared" / "in"
+        if kind == "file":
+            (inside / "file").unlink()
+            (inside / "file").symlink_to("../../secret/file")
+        else:
+            inside.rename(share.folder / "shared" / "was")
+            inside.symlink_to("../secret")
+        with zipfile.ZipFile(io.BytesIO(b"".join(opened))) as found:
+            assert b"secret" not in b"".join(map(found.read, found.namelist()))
+            assert "in/file: " in found.read(archives.LEFT_OUT).decode()

@@ -259,6 +259,7 @@ _OPERATIONS = {
     ("POST", f"operation/{_E}/rename"): "",
     ("POST", f"operation/{_E}/symlink"): "",
     ("GET", f"operation/{_E}/file"): "?path=/a",
+    ("GET", f"operation/{_E}/archive"): "?path=/a",
     ("PUT", f"operation/{_E}/file"): "?path=/a",
     ("DELETE", f"operation/{_E}/upload"): "?path=/a",
     ("GET", f"{_E}/ls"): "?path=/",

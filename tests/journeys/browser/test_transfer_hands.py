@@ -199,7 +199,7 @@ def test_a_selection_of_several_is_no_single_one(
     show(browser, service, *sides)
     mouse.click(row(browser, LEFT, "README.txt"))
     mouse.click(row(browser, LEFT, "table.csv"), holding=CONTROL)
-    for name, may in {"rename": False, "download": False, "share": False, "delete": True, "copy-path": True}.items():
+    for name, may in {"rename": False, "download": True, "share": False, "delete": True, "copy-path": True}.items():
         button = f"document.querySelector('{LEFT} .tools [data-action={name}]')"
         assert (browser.run(f"return {button}.ariaDisabled") == "false") is may
         assert browser.run(f"return {button}.title") != ""
@@ -488,6 +488,7 @@ class Desk:
             "select-none": Act(lambda: selected(browser, LEFT) == []),
             "new-folder": Act(dialog("New folder"), self._escape, ""),
             "upload": Act(lambda: browser.run("return window.asksFiles"), self._ask_no_files, ""),
+            "upload-folder": Act(lambda: browser.run("return window.asksFiles"), self._ask_no_files, ""),
             "parent": Act(lambda: "run1" in names(browser, LEFT), self.show),
             "reload": Act(lambda: f"new{self._news}" in names(browser, LEFT), self._no_news),
             "edit-path": Act(lambda: there(browser, f"{LEFT} .path-edit"), self._escape),
@@ -503,8 +504,8 @@ class Desk:
         self._browser.open(address(self._service, left, right, origin_path=left.path("run1/")))
         ready(self._browser, LEFT, RIGHT)
         self._browser.run("""
-            document.querySelector('#upload-files').addEventListener('click', event => {
-                event.preventDefault(); window.asksFiles = true; });""")
+            for (const one of document.querySelectorAll('#upload-files, #upload-folder'))
+                one.addEventListener('click', event => { event.preventDefault(); window.asksFiles = true; });""")
 
     def prepare(self, name: str, mouse: Mouse) -> None:
         """Select what the action is done to."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import re
+import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import urlencode, urlsplit
@@ -16,6 +17,7 @@ from tests.browsers.chromium import ENTER, Chromium
 from tests.instance import Api
 from tests.journeys.browser.test_pages import HOW_TO_GET_IT, check_page, sign_in
 from tests.journeys.conftest import Site
+from tests.journeys.test_sync import open_to_all
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.timeout(240)
@@ -158,6 +160,39 @@ def test_files_are_opened_downloaded_and_uploaded(
     eventually(lambda: browser.run("return Boolean(document.querySelector('#uploads .one:last-child .done'))"))
     browser.run("document.querySelector('#uploads .one:last-child button').click()")
     assert "DELETE" not in browser.run("return asked")
+
+
+def test_a_folder_is_uploaded_with_its_structure_and_comes_back_as_an_archive(
+    browser: Chromium, service: Api, sides: tuple[Site, Site], tmp_path: Path
+) -> None:
+    left, right = sides
+    home, saved = tmp_path / "data", tmp_path / "saved"
+    (home / "raw" / "day 1").mkdir(parents=True)
+    (home / "raw" / "day 1" / "same").write_bytes(b"one")
+    (home / "raw" / "same").write_bytes(b"two")
+    (home / "grüße").write_bytes(b"three")
+    (right.folder / "data" / "raw").mkdir(parents=True)
+    (right.folder / "data" / "raw" / "same").write_bytes(b"before")
+    open_to_all(right.folder / "data")
+    browser._devtools("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(saved)})
+    show(browser, service, left, right)
+    browser.run(f"document.querySelector('{RIGHT} table').focus()")
+    browser.type("#upload-folder", str(home))
+    eventually(lambda: browser.run("return document.querySelector('dialog')?.innerText.includes('data/raw/same')"))
+    browser.click("dialog .actions .main")
+    for name, octets in {"raw/day 1/same": b"one", "raw/same": b"two", "grüße": b"three"}.items():
+        eventually(lambda name=name, octets=octets: content(right.folder / "data" / name) == octets)  # type: ignore[misc]
+    browser.run(f"document.querySelector('{RIGHT} table').focus()")
+    eventually(lambda: "data" in names(browser, RIGHT))
+    browser.run(
+        f"[...document.querySelectorAll('{RIGHT} tbody tr')].find(row => row.innerText.includes('data')).click()"
+    )
+    browser.click(f"{RIGHT} .tools [data-action=download]")
+    eventually(lambda: (saved / "data.zip").exists())
+    with zipfile.ZipFile(saved / "data.zip") as archive:
+        assert archive.read("data/raw/day 1/same") == b"one"
+        assert archive.read("data/grüße") == b"three"
+    check_page(browser)
 
 
 def test_keys_alone_are_enough(browser: Chromium, service: Api, sides: tuple[Site, Site]) -> None:

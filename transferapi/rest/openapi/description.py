@@ -146,6 +146,7 @@ _QUERY: dict[str, str] = {
     "if_expires_in": "seconds: only a credential that is valid for longer is good enough",
     "marker": "where to go on: next_marker of the page before",
     "path": "absolute, or from the home as /~/...",
+    "name": "an entry of the folder; may be given repeatedly; none: the folder with all that is in it",
     "upload_id": "the client's own name for this upload, the same for all its parts: letters, digits, _ and -",
     "show_hidden": "0 leaves out names that begin with a dot",
     "incomplete": "1 shows what there is of an incomplete listing of the endpoint's server; else it is an error",
@@ -308,6 +309,15 @@ def download(summary: str) -> Callable[[F], F]:
             304: OpenApiResponse(description="the file is the one of If-None-Match"),
             **_errors(),
         },
+    )
+
+
+def archive(summary: str) -> Callable[[F], F]:
+    """Describe a method whose answer is a zip archive of entries of a folder."""
+    return extend_schema(
+        summary=summary,
+        parameters=[*_query("path name"), _ERROR_HEADER],
+        responses={(200, "application/zip"): _BINARY, **_errors()},
     )
 
 

@@ -1,4 +1,5 @@
-"""Single files through the service: GET and HEAD read one with ranges, PUT writes one whole or in parts.
+"""Files through the service: GET and HEAD read one with ranges, PUT writes one whole or in parts; a folder is read as
+a zip archive.
 
 A file of an endpoint is never active in our origin: it goes out as an attachment of no known type, with a policy that
 lets nothing run (`http.security_headers`).
@@ -8,7 +9,7 @@ from __future__ import annotations
 
 import errno
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from django.http import HttpResponse, HttpResponseBase, StreamingHttpResponse
@@ -18,16 +19,17 @@ from rest_framework.response import Response
 
 from endpoints.error_meanings import ApiError
 from endpoints.errors import TargetExistsError
-from endpoints.files import downloads
+from endpoints.files import archives, downloads
 from endpoints.files.downloads import Download
 from endpoints.files.uploads import Upload
 from endpoints.gridftp.faults import FaultError
+from identity.error_categories import RefusedError
 from identity.gsi.printable import readable
 from transferapi.config.limits import MAX_BODY
 from transferapi.rest.http.base import View, result
 from transferapi.rest.http.content_negotiation import FirstRenderer
 from transferapi.rest.http.errors import BadRequest
-from transferapi.rest.http.parsing import receiving
+from transferapi.rest.http.parsing import query_paths, receiving
 from transferapi.rest.openapi import description
 
 from .operation_views import refused, required_path
@@ -92,6 +94,25 @@ class FileView(View):
         return result(request, code, words, DATA_TYPE="upload_result", **more)
 
 
+class ArchiveView(View):
+    content_negotiation_class = FirstRenderer
+
+    @description.archive("Read entries of a folder as a zip archive")
+    def get(self, request: Request, endpoint: str) -> HttpResponseBase:
+        names = query_paths(request, "name")
+        if any(not name or "/" in name or name in (".", "..") for name in names):
+            raise BadRequest("name: expected the name of an entry of the folder, without a slash")
+        with refused(self.user, endpoint, "DownloadFailed"):
+            archive = archives.Archive(self.user, endpoint, required_path(request), names)
+        if request.method == "HEAD":
+            archive.close()
+            answer: HttpResponseBase = HttpResponse()
+        else:
+            answer = StreamingHttpResponse(_cut_off(archive))
+            answer._resource_closers.append(archive.close)  # type: ignore[attr-defined]
+        return _attached(answer, archive.name, "application/zip")
+
+
 class UploadView(View):
     @description.operation("See where an upload goes on", answer="upload", query="path upload_id")
     def get(self, request: Request, endpoint: str) -> Response:
@@ -140,12 +161,14 @@ def _answered(request: Request, download: Download) -> HttpResponseBase:
     return _described(answer, download, sent.length)
 
 
-def _cut_off(download: Download) -> Iterator[bytes]:
+def _cut_off(octets: Iterable[bytes]) -> Iterator[bytes]:
     """The octets. Where they end too early, the connection ends too: the client sees that something is missing."""
     try:
-        yield from download
+        yield from octets
     except FaultError as error:
         raise ConnectionResetError(errno.ECONNRESET, str(error.fault.kind)) from None
+    except RefusedError as error:
+        raise ConnectionResetError(errno.ECONNRESET, error.message) from None
 
 
 def _closed(download: Download, answer: HttpResponse) -> HttpResponse:
@@ -155,13 +178,19 @@ def _closed(download: Download, answer: HttpResponse) -> HttpResponse:
 
 def _described(answer: HttpResponseBase, download: Download, length: int) -> HttpResponseBase:
     entry = download.entry
-    answer["Content-Type"] = "application/octet-stream"
-    answer["X-Content-Type-Options"] = "nosniff"
-    answer["Content-Disposition"] = content_disposition_header(True, readable(entry.name) or "file") or ""
+    _attached(answer, readable(entry.name) or "file", "application/octet-stream")
     answer["Content-Length"] = str(length)
     answer["Accept-Ranges"] = "bytes"
-    answer["Cross-Origin-Resource-Policy"] = "same-origin"
     answer["ETag"] = tag_of(entry)
     if entry.modified:
         answer["Last-Modified"] = http_date(entry.modified.timestamp())
+    return answer
+
+
+def _attached(answer: HttpResponseBase, name: str, content_type: str) -> HttpResponseBase:
+    """With the headers of a file that a browser saves, and does not show."""
+    answer["Content-Type"] = content_type
+    answer["X-Content-Type-Options"] = "nosniff"
+    answer["Content-Disposition"] = content_disposition_header(True, name) or ""
+    answer["Cross-Origin-Resource-Policy"] = "same-origin"
     return answer

@@ -44,6 +44,7 @@ urlpatterns = [
     path(f"operation/{E}/rename", operations.RenameView.as_view()),
     path(f"operation/{E}/symlink", operations.Symlink.as_view()),
     path(f"operation/{E}/file", file_views.FileView.as_view()),
+    path(f"operation/{E}/archive", file_views.ArchiveView.as_view()),
     path(f"operation/{E}/upload", file_views.UploadView.as_view()),
     path("submission_id", submission.SubmissionId.as_view()),
     path("transfer", submission.SubmitTransfer.as_view()),

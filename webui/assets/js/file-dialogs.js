@@ -102,8 +102,14 @@ export async function remove(pane, entries) {
 
 export const downloadAddress = (pane, entry) => `${operation(pane.endpoint, "file")}?path=${encodePath(pane.path + entry.name)}`;
 
-export function download(pane, entry) {
-  const link = el("a", { href: downloadAddress(pane, entry), download: true });
+/** The address of a zip archive of folders and files. */
+export const archiveAddress = (pane, entries) => `${operation(pane.endpoint, "archive")}?path=${encodePath(pane.path)}${entries.map((entry) => `&name=${encodePath(entry.name)}`).join("")}`;
+
+/** One file as it is; a folder, or several entries, as one zip archive. */
+export function download(pane, entries) {
+  const [entry] = entries;
+  const href = entries.length === 1 && !entry.folder ? downloadAddress(pane, entry) : archiveAddress(pane, entries);
+  const link = el("a", { href, download: true });
   document.body.append(link);
   link.click();
   link.remove();

@@ -4,8 +4,8 @@ import { api, firstLine } from "./api.js";
 import { confirmDialog, toast } from "./dialogs.js";
 import { Dock } from "./dock.js";
 import { el, icon, nameOf, plainName, wait } from "./dom.js";
-import { encodePath, list } from "./entries.js";
-import { askConflict, confirmMirror, copyPaths, download, makeFolder, newId, placeOf, preview, remove, rename, report, share } from "./file-dialogs.js";
+import { encodePath, list, operation } from "./entries.js";
+import { archiveAddress, askConflict, confirmMirror, copyPaths, download, makeFolder, newId, placeOf, preview, remove, rename, report, share } from "./file-dialogs.js";
 import { count, duration, octets } from "./format.js";
 import { closeMenu, openMenu } from "./menu.js";
 import { Pane } from "./pane.js";
@@ -45,7 +45,7 @@ const host = {
     if (!host.takes(pane, event, into)) return;
     event.preventDefault();
     const path = into ? `${pane.path}${into.name}/` : pane.path;
-    if (!isOfOurs(event)) uploadAll(pane, filesOf(event.dataTransfer), path);
+    if (!isOfOurs(event)) tried(uploadAll)(pane, filesOf(event.dataTransfer), path);
     else dropOn(dragged, pane, into && path);
   },
   tab(pane) {
@@ -130,8 +130,14 @@ const one = (pane) => (pane.selected.size === 1 ? first(pane) : pane.selected.si
 const several = (pane) => (pane.selected.size ? pane.entries : [pane.shown[pane.now]].filter(Boolean));
 const isReady = (pane) => pane.ready || t("Choose an endpoint and a folder first.");
 const hasOne = (pane) => (pane.ready && one(pane) ? true : t("Select one entry first."));
-const hasFile = (pane) => (pane.ready && one(pane) && !one(pane).folder ? true : t("Select one file first."));
 const hasSome = (pane) => (pane.ready && (pane.selected.size || pane.shown[pane.now]) ? true : t("Select something first."));
+/** Web servers take addresses of 8,000 octets; each name of a selection is in that of its archive. */
+const LONGEST_ADDRESS = 7500;
+function canDownload(pane) {
+  const able = hasSome(pane);
+  if (able !== true) return able;
+  return (pane.selected.size < LONGEST_ADDRESS / 7 && archiveAddress(pane, several(pane)).length <= LONGEST_ADDRESS) || t("These are too many names for one download. Select their folder, or copy them with a transfer.");
+}
 /** The rights on a shared folder are known before anything is tried. */
 const writes = (able) => (pane) => (pane.ready && pane.writable === false ? t("You may only read this folder.") : able(pane));
 /** What is shared: the selected folder, or that of the pane. */
@@ -150,7 +156,7 @@ setSubject((element) => panes.find((pane) => pane.root.contains(element)) ?? her
 for (const action of [
   { name: "open", text: t("Open"), icon: "folder-open", shortcut: "Enter", menu: "entry", bar: "choosing", ...inListing, enabled: hasOne, run: (pane) => pane.open(pane.shown.indexOf(one(pane))) },
   { name: "copy", text: t("Copy to the other side"), icon: "transfer", shortcut: "F5", menu: "entry", group, enabled: (pane) => whyNot(pane), run: (pane) => copy(pane), hint: (pane) => (other(pane).endpoint ? t("Copy to {name}", { name: plainName(other(pane).endpoint.name) }) : t("Copy to the other side")) },
-  { name: "download", text: t("Download"), icon: "download", shortcut: "Alt+d", menu: "entry", bar: "choosing", group, enabled: hasFile, run: (pane) => download(pane, one(pane)) },
+  { name: "download", text: t("Download"), icon: "download", shortcut: "Alt+d", menu: "entry", bar: "choosing", group, enabled: canDownload, run: (pane) => download(pane, several(pane)) },
   { name: "share", text: t("Share"), icon: "share", shortcut: "Alt+h", menu: "entry", bar: "choosing", group, enabled: canShare, run: tried((pane) => share(pane, sharedPath(pane))) },
   { name: "rename", text: t("Rename"), icon: "edit", shortcut: "F2", menu: "entry", bar: "choosing", group, enabled: writes(hasOne), run: tried((pane) => rename(pane, one(pane))) },
   { name: "delete", text: t("Delete"), icon: "trash", shortcut: "Delete", menu: "entry", bar: "choosing", group, enabled: writes(hasSome), within: ".pane", run: tried(removeSelected) },
@@ -161,6 +167,7 @@ for (const action of [
   { name: "select-none", text: t("Clear the selection"), icon: "close", shortcut: "Escape", menu: "selection", bar: "choosing", ...inListing, enabled: (pane) => pane.selected.size > 0 || t("Nothing is selected."), run: (pane) => pane.selectNone() },
   { name: "new-folder", text: t("New folder"), icon: "folder-plus", shortcut: "F7", menu: "folder", bar: "always", group, enabled: writes(isReady), hint: (pane) => t("New folder in {place}", { place: placeOf(pane) }), run: tried((pane) => makeFolder(pane)) },
   { name: "upload", text: t("Upload"), icon: "upload", shortcut: "Alt+u", menu: "folder", bar: "always", group, enabled: writes(isReady), hint: (pane) => t("Upload to {place}", { place: placeOf(pane) }), run: (pane) => { last = pane; document.getElementById("upload-files").click(); } },
+  { name: "upload-folder", text: t("Upload a folder"), icon: "folder-upload", shortcut: "Shift+F7", menu: "folder", bar: "always", group, enabled: writes(isReady), hint: (pane) => t("Upload a folder to {place}", { place: placeOf(pane) }), run: (pane) => { last = pane; document.getElementById("upload-folder").click(); } },
   { name: "parent", text: t("Go to the folder above"), icon: "arrow-up", shortcut: ["Backspace", "Alt+ArrowUp"], menu: "folder", group, within: ".pane", enabled: isReady, run: (pane) => pane.up() },
   { name: "reload", text: t("List again"), icon: "refresh", shortcut: "Alt+r", menu: "folder", group, enabled: (pane) => Boolean(pane.endpoint) || isReady(pane), run: (pane) => pane.reload() },
   { name: "edit-path", text: t("Edit the path"), icon: "edit", shortcut: "Alt+l", menu: "folder", group, run: (pane) => pane.editPath() },
@@ -352,32 +359,96 @@ async function submit(transfer) {
 
 // ---- uploads
 
-/** The files of a drop; folders are left out, and said so. */
-function filesOf(transfer) {
-  const items = [...transfer.items].filter((item) => item.kind === "file");
-  const folders = items.filter((item) => item.webkitGetAsEntry?.()?.isDirectory);
-  if (folders.length) toast(t("Folders are not uploaded here. Move them with a transfer."));
-  return items.filter((item) => !folders.includes(item)).map((item) => item.getAsFile()).filter(Boolean);
+/** Files and folders of one upload at most. */
+const MOST_UPLOADED = 1000;
+
+/** What is uploaded at once: `files`, each with the folder below the place ("" or "run1/raw/"), and all those folders. */
+class Bundle {
+  files = [];
+  folders = new Set();
+
+  add(file, folder) {
+    for (let end = folder.indexOf("/"); end >= 0; end = folder.indexOf("/", end + 1)) this.folders.add(folder.slice(0, end + 1));
+    if (file) this.files.push({ file, folder });
+    if (this.files.length + this.folders.size > MOST_UPLOADED) throw new Error(t("These are more than {n} files and folders. Move them with a transfer.", { n: count(MOST_UPLOADED) }));
+    return this;
+  }
 }
 
-async function uploadAll(pane, files, path = pane.path) {
-  const large = files.filter((file) => file.size > data.upload);
-  if (large.length) toast(t("{name} is larger than {size}, the most that is uploaded here.", { name: plainName(large[0].name), size: octets(data.upload) }), { tone: "bad" });
-  const listing = path === pane.path ? pane.listing : (await list(pane.endpoint, path).catch(() => ({}))).entries;
-  const known = new Set((listing ?? []).map((entry) => entry.name));
-  const clash = files.filter((file) => known.has(file.name));
-  const decision = clash.length ? await askConflict(clash.map((file) => file.name)) : "replace";
+/** The files of a drop. It can be read only now: what is dropped is asked for before the first wait. */
+function filesOf(transfer) {
+  const entries = [...transfer.items].filter((item) => item.kind === "file").map((item) => item.webkitGetAsEntry() ?? item.getAsFile());
+  return walk(new Bundle(), entries, "");
+}
+
+/** The files of a form. folderOf: the folder of a file. */
+async function bundleOf(files, folderOf) {
+  return [...files].reduce((bundle, file) => bundle.add(file, folderOf(file)), new Bundle());
+}
+
+async function walk(bundle, entries, folder) {
+  for (const entry of entries) {
+    if (!entry.isDirectory) bundle.add(entry.isFile ? await new Promise((done, fail) => entry.file(done, fail)) : entry, folder);
+    else {
+      const inside = `${folder}${entry.name}/`;
+      bundle.add(null, inside);
+      const reader = entry.createReader();
+      // A reader gives some entries at a time, and none at the end.
+      for (let some; (some = await new Promise((done, fail) => reader.readEntries(done, fail))).length; ) await walk(bundle, some, inside);
+    }
+  }
+  return bundle;
+}
+
+/** Upload what a promise of a bundle resolves to. */
+async function uploadAll(pane, bundle, path = pane.path) {
   const { endpoint } = pane;
-  for (const file of files.filter((one) => one.size <= data.upload)) {
-    if (known.has(file.name) && decision !== "replace") continue;
-    upload(endpoint, path, file, known.has(file.name), (error) => {
-      if (!error && pane.endpoint === endpoint && pane.path === path) pane.load(file.name, true);
+  const isShown = () => pane.endpoint === endpoint && pane.path === path;
+  const { files, folders } = await bundle;
+  const large = files.find(({ file }) => file.size > data.upload);
+  if (large) toast(t("{name} is larger than {size}, the most that is uploaded here.", { name: plainName(large.file.name), size: octets(data.upload) }), { tone: "bad" });
+  const listed = new Map(isShown() && pane.listing ? [["", pane.listing]] : []);
+  /** The entries of a folder below the place; where it cannot be listed none, and the server replaces nothing. */
+  const entriesOf = async (folder) => {
+    if (!listed.has(folder)) listed.set(folder, (await list(endpoint, path + folder).catch(() => ({}))).entries ?? []);
+    return listed.get(folder);
+  };
+  for (const folder of [...folders].sort()) if (await ensureFolder(endpoint, path, folder, entriesOf)) listed.set(folder, []);
+  if (folders.size && isShown()) pane.load("", true);
+  const known = new Set();
+  for (const folder of new Set(files.map((one) => one.folder))) for (const entry of await entriesOf(folder)) known.add(folder + entry.name);
+  const isKnown = ({ file, folder }) => known.has(folder + file.name);
+  const clash = files.filter(isKnown);
+  const decision = clash.length ? await askConflict(clash.map(({ file, folder }) => folder + file.name)) : "replace";
+  for (const one of files) {
+    if (one.file.size > data.upload || (isKnown(one) && decision !== "replace")) continue;
+    upload(endpoint, path + one.folder, one.file, isKnown(one), (error) => {
+      if (!error && !one.folder && isShown()) pane.load(one.file.name, true);
     });
   }
 }
 
+/** Make a folder of an upload; whether it was not there. */
+async function ensureFolder(endpoint, path, folder, entriesOf) {
+  const above = folder.slice(0, folder.lastIndexOf("/", folder.length - 2) + 1);
+  const name = folder.slice(above.length, -1);
+  if ((await entriesOf(above)).some((entry) => entry.name === name && entry.folder)) return false;
+  try {
+    await api("POST", operation(endpoint, "mkdir"), { path: `${path}${above}${name}` });
+    return true;
+  } catch (error) {
+    if (error.code?.endsWith(".Exists")) return false;
+    throw error;
+  }
+}
+
 document.getElementById("upload-files").addEventListener("change", (event) => {
-  uploadAll(here(), [...event.target.files]);
+  tried(uploadAll)(here(), bundleOf(event.target.files, () => ""));
+  event.target.value = "";
+});
+
+document.getElementById("upload-folder").addEventListener("change", (event) => {
+  tried(uploadAll)(here(), bundleOf(event.target.files, (file) => file.webkitRelativePath.slice(0, -file.name.length)));
   event.target.value = "";
 });
 
