@@ -105,11 +105,26 @@ class GridFTPSession:
                 pipelining.forget(server)  # it is slow
                 raise
         if pipelining.of(server) is Pipelining.SUSPECTED:
-            if await session._loses_commands():
-                session.abort()
+            return await session._tested(server, facts_of_login)
+        return session
+
+    async def _tested(self, server: Server, facts_of_login: tuple[Login, str, float]) -> Self:
+        """A session to this server, after a test for whether it loses commands after the login, too.
+
+        A connection that ends meanwhile proves nothing, and neither does a server that answers none of them: it must
+        happen on two connections, each after a login by single commands. Raises FaultError.
+        """
+        session, doubts = self, 0
+        while (answers := await session._answers_together()) < pipelining.TEST_COMMANDS:
+            doubts += 1
+            lost_some = answers > 0 and session.usable
+            session.abort()
+            if lost_some or doubts == 2:
                 pipelining.note(server, Pipelining.NEVER)
-                return await cls._opened(server, *facts_of_login)
-            pipelining.note(server, Pipelining.AFTER_LOGIN)
+            session = await self._opened(server, *facts_of_login)
+            if pipelining.of(server) is Pipelining.NEVER:
+                return session
+        pipelining.note(server, Pipelining.AFTER_LOGIN)
         return session
 
     @classmethod
@@ -122,15 +137,20 @@ class GridFTPSession:
         connection.channel.one_at_a_time = pipelining.of(connection.server_address) is Pipelining.NEVER
         return session
 
-    async def _loses_commands(self) -> bool:
-        """Whether the server answers only some of the commands that it gets together."""
+    async def _answers_together(self) -> int:
+        """How many of the commands that the server gets together it answers."""
+        channel = self.connection.channel
+        before = channel.answered
         tests = asyncio.gather(*(self.connection.request("NOOP") for _ in range(pipelining.TEST_COMMANDS)))
         try:
             async with asyncio.timeout(pipelining.TEST_SECONDS):
                 await tests
         except (TimeoutError, FaultError):
-            return True
-        return False
+            pass
+        except BaseException:
+            self.abort()
+            raise
+        return channel.answered - before
 
     async def _login(self, facts: str) -> None:
         """All in one go, and without waiting for the greeting: a login costs one round trip.

@@ -132,6 +132,10 @@ class OddSession:
             self.lose_input()
         return line + b"\n"
 
+    def has_more(self) -> bool:
+        """Whether more has arrived behind this command."""
+        return bool(self._input)
+
     def lose_input(self) -> None:
         self._input = b""
         self.control.setblocking(False)

@@ -5,7 +5,9 @@ Some servers empty their input with the greeting, after a login or after each co
 they have thrown away. Such a server is asked one command at a time. Nobody who answers has to wait for that:
 
 - A login that is not answered any more after the greeting is tried again, one command at a time. Where that works,
-  three NOOP together show whether the server loses commands at the login only.
+  three NOOP together show whether the server loses commands at the login only. It loses them later, too, where it
+  answers some of the three and the connection lives. A connection that ends there, or on which none is answered, may
+  have other reasons: it counts from the second one in a row on, each after a login that worked.
 - Later, a NOOP follows commands that have been unanswered for `PROBE_AFTER`. A server that answers it, and not those,
   has lost them.
 """

@@ -60,6 +60,27 @@ class LosesBeforeGreeting(WithFacts):
         super().greet(session)
 
 
+class EndsOnce(LosesInLogin):
+    """Loses commands in the login only; the first connection that is sent NOOP breaks."""
+
+    broken = False
+
+    def answer(self, verb: str, argument: bytes, session: OddSession) -> str | None:
+        if verb == "NOOP" and not self.broken:
+            self.broken = True
+            raise ConnectionResetError
+        return None
+
+
+class EndsAtCommandsTogether(LosesInLogin):
+    """Loses commands in the login, and later ends a connection on which several arrive together."""
+
+    def answer(self, verb: str, argument: bytes, session: OddSession) -> str | None:
+        if verb in ("NOOP", "MLST") and session.has_more():
+            raise ConnectionResetError
+        return None
+
+
 class LosesBehindFacts(WithFacts):
     """Throws away what is behind one MLST. A login has none."""
 
@@ -87,6 +108,8 @@ async def sizes(session: GridFTPSession) -> list[int]:
         (LosesAll, Pipelining.NEVER),
         (LosesInLogin, Pipelining.AFTER_LOGIN),
         (LosesBeforeGreeting, Pipelining.AFTER_LOGIN),
+        (EndsOnce, Pipelining.AFTER_LOGIN),
+        (EndsAtCommandsTogether, Pipelining.NEVER),
     ],
 )
 async def test_a_login_whose_commands_are_lost_is_done_one_command_at_a_time(
