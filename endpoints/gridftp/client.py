@@ -14,7 +14,17 @@ from typing import Self, TypeVar
 from identity.gsi.printable import quoted
 
 from .commands import MAX_ARGUMENT
-from .connection import CONNECT_TIMEOUT, MAX_PIPELINE, ControlConnection, LateLoginError, session_fault, within
+from .connection import (
+    CONNECT_TIMEOUT,
+    MAX_PIPELINE,
+    ControlConnection,
+    EndedLoginError,
+    LateLoginError,
+    UnfinishedLoginError,
+    ends_explained,
+    session_fault,
+    within,
+)
 from .facts import Entry
 from .faults import Fault, FaultError, FaultScope, Kind, classify, make_fault
 from .features import Features
@@ -91,18 +101,27 @@ class GridFTPSession:
         facts: str = SCAN_FACTS,
         timeout: float = CONNECT_TIMEOUT,
     ) -> Self:
-        """Connect and log in. timeout: seconds for the greeting and the login. Raises FaultError."""
+        """Connect and log in, in three tries at most (`wire.pipelining`). Raises FaultError.
+
+        timeout: seconds for the greeting and the login, in each try.
+        """
         server, facts_of_login = (host, port), (login, facts, timeout)
         try:
-            session = await cls._opened(server, *facts_of_login)
-        except LateLoginError as error:
-            if not error.unanswered or pipelining.of(server) is not None:
-                raise
-            pipelining.note(server, Pipelining.SUSPECTED)
             try:
                 session = await cls._opened(server, *facts_of_login)
-            except LateLoginError:
-                pipelining.forget(server)  # it is slow
+            except EndedLoginError as error:
+                if not error.unanswered:
+                    raise
+                session = await cls._opened(server, *facts_of_login)  # any connection may end once
+        except UnfinishedLoginError as error:
+            if not error.unanswered:
+                raise
+            if pipelining.of(server) is None:
+                pipelining.note(server, Pipelining.SUSPECTED)
+            try:
+                session = await cls._opened(server, *facts_of_login)
+            except UnfinishedLoginError:
+                pipelining.forget(server)  # it is slow, or down
                 raise
         if pipelining.of(server) is Pipelining.SUSPECTED:
             return await session._tested(server, facts_of_login)
@@ -133,7 +152,8 @@ class GridFTPSession:
         session = cls(connection, login)
         until = asyncio.get_running_loop().time() + timeout
         async with within(connection, until, f"no login within {timeout:g} s"):
-            await session._login(facts)
+            with ends_explained(connection):
+                await session._login(facts)
         connection.channel.one_at_a_time = pipelining.of(connection.server_address) is Pipelining.NEVER
         return session
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import posixpath
+import select
 import socket
 import threading
 import time
@@ -134,7 +135,7 @@ class OddSession:
 
     def has_more(self) -> bool:
         """Whether more has arrived behind this command."""
-        return bool(self._input)
+        return bool(self._input) or bool(select.select([self.control], [], [], 0)[0])
 
     def lose_input(self) -> None:
         self._input = b""
