@@ -53,7 +53,6 @@ CHECKSUM_MARKERS = 5
 #: Seconds for a server that sends no markers to make a checksum: some TB, read from memory.
 UNMARKED_TIMEOUT = 3600.0
 
-NOT_NAMED = "the server confirms the new name of a file, and nothing is there under this name"
 #: Codes that the commands before USER, FEAT, PWD and TYPE are answered with, and these commands are not.
 _OF_EARLIER_COMMANDS = ((220,), (220, 230, 331, 332), (211,), (211, 257))
 
@@ -468,26 +467,31 @@ class GridFTPSession:
         """RNFR and RNTO in one go."""
         await naming.give_name(self.connection, self.encode_path(old), self.encode_path(new), replaces=False)
 
-    async def give_name(self, written: str, name: str) -> None:
-        """Give a file that is whole its real name; at a server of ours what it replaces keeps its attributes.
+    async def give_name(self, written: str, name: str, size: int) -> None:
+        """Give a file of this size that is whole its real name; at a server of ours what it replaces keeps its
+        attributes.
 
         Raises FaultError, also where it cannot be replaced without a loss (504): then it is to be written in place.
         """
         paths = self.encode_path(written), self.encode_path(name)
         look = "" if self.features.removes_surely else self._look(folder=False)
         seen = await naming.give_name(self.connection, *paths, replaces=self.features.replaces, look=look)
-        if seen is not None and seen.is_error and not plain_ftp.is_refused(seen):
-            await self._check_named(name)
+        if seen is None or plain_ftp.is_refused(seen):
+            return
+        if seen.is_error or naming.shown_size(seen) not in (None, size):
+            await self._check_named(name, size)
 
-    async def _check_named(self, name: str) -> None:
-        """Raises FaultError where a file is not there whose name the server has confirmed."""
+    async def _check_named(self, name: str, size: int) -> None:
+        """Raises FaultError where a file of this size is not there whose name the server has confirmed."""
         await asyncio.sleep(LATER)
         try:
-            await self.stat(name)
+            found = (await self.stat(name)).size
         except FaultError as error:
             if error.fault.kind is Kind.FILE_NOT_FOUND:
-                raise FaultError(make_fault(Kind.UNSUPPORTED, NOT_NAMED)) from None
+                raise naming.not_as_named(None, size) from None
             raise
+        if found != size:
+            raise naming.not_as_named(found, size)
 
     async def check_readable(self, path: str) -> None:
         """Ask for the checksum of the first octet (CKSM, GFD.47): without CKSM nothing shows it but a transfer."""
