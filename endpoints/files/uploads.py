@@ -249,10 +249,10 @@ class Upload:
         self._take_target()
         if not replace:
             self._must_be_free(session)
-        self._give_name(session, replace=replace)
+        self._give_name(session, part.total, replace=replace)
         records.complete(self._record)
 
-    def _give_name(self, session: FileSession, *, replace: bool) -> None:
+    def _give_name(self, session: FileSession, size: int, *, replace: bool) -> None:
         """At a server of ours a file that is replaced keeps its mode, owner and attributes.
 
         Not so one with several hard links. A symlink is replaced itself.
@@ -260,7 +260,7 @@ class Upload:
         written, target = self._temporary(session), self._target(session)
         if replace and self._is_file(session, target):
             try:
-                session.run(session.session.give_name(written, target))
+                session.run(session.session.give_name(written, target, size))
             except FaultError as error:
                 if error.fault.kind is not Kind.UNSUPPORTED:
                     raise

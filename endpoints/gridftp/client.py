@@ -14,7 +14,17 @@ from typing import Self, TypeVar
 from identity.gsi.printable import quoted
 
 from .commands import MAX_ARGUMENT
-from .connection import CONNECT_TIMEOUT, MAX_PIPELINE, ControlConnection, LateLoginError, session_fault, within
+from .connection import (
+    CONNECT_TIMEOUT,
+    MAX_PIPELINE,
+    ControlConnection,
+    EndedLoginError,
+    LateLoginError,
+    UnfinishedLoginError,
+    ends_explained,
+    session_fault,
+    within,
+)
 from .facts import Entry
 from .faults import Fault, FaultError, FaultScope, Kind, classify, make_fault
 from .features import Features
@@ -43,7 +53,6 @@ CHECKSUM_MARKERS = 5
 #: Seconds for a server that sends no markers to make a checksum: some TB, read from memory.
 UNMARKED_TIMEOUT = 3600.0
 
-NOT_NAMED = "the server confirms the new name of a file, and nothing is there under this name"
 #: Codes that the commands before USER, FEAT, PWD and TYPE are answered with, and these commands are not.
 _OF_EARLIER_COMMANDS = ((220,), (220, 230, 331, 332), (211,), (211, 257))
 
@@ -91,25 +100,49 @@ class GridFTPSession:
         facts: str = SCAN_FACTS,
         timeout: float = CONNECT_TIMEOUT,
     ) -> Self:
-        """Connect and log in. timeout: seconds for the greeting and the login. Raises FaultError."""
+        """Connect and log in, in three tries at most (`wire.pipelining`). Raises FaultError.
+
+        timeout: seconds for the greeting and the login, in each try.
+        """
         server, facts_of_login = (host, port), (login, facts, timeout)
         try:
-            session = await cls._opened(server, *facts_of_login)
-        except LateLoginError as error:
-            if not error.unanswered or pipelining.of(server) is not None:
-                raise
-            pipelining.note(server, Pipelining.SUSPECTED)
             try:
                 session = await cls._opened(server, *facts_of_login)
-            except LateLoginError:
-                pipelining.forget(server)  # it is slow
+            except EndedLoginError as error:
+                if not error.unanswered:
+                    raise
+                session = await cls._opened(server, *facts_of_login)  # any connection may end once
+        except UnfinishedLoginError as error:
+            if not error.unanswered:
+                raise
+            if pipelining.of(server) is None:
+                pipelining.note(server, Pipelining.SUSPECTED)
+            try:
+                session = await cls._opened(server, *facts_of_login)
+            except UnfinishedLoginError:
+                pipelining.forget(server)  # it is slow, or down
                 raise
         if pipelining.of(server) is Pipelining.SUSPECTED:
-            if await session._loses_commands():
-                session.abort()
+            return await session._tested(server, facts_of_login)
+        return session
+
+    async def _tested(self, server: Server, facts_of_login: tuple[Login, str, float]) -> Self:
+        """A session to this server, after a test for whether it loses commands after the login, too.
+
+        A connection that ends meanwhile proves nothing, and neither does a server that answers none of them: it must
+        happen on two connections, each after a login by single commands. Raises FaultError.
+        """
+        session, doubts = self, 0
+        while (answers := await session._answers_together()) < pipelining.TEST_COMMANDS:
+            doubts += 1
+            lost_some = answers > 0 and session.usable
+            session.abort()
+            if lost_some or doubts == 2:
                 pipelining.note(server, Pipelining.NEVER)
-                return await cls._opened(server, *facts_of_login)
-            pipelining.note(server, Pipelining.AFTER_LOGIN)
+            session = await self._opened(server, *facts_of_login)
+            if pipelining.of(server) is Pipelining.NEVER:
+                return session
+        pipelining.note(server, Pipelining.AFTER_LOGIN)
         return session
 
     @classmethod
@@ -118,19 +151,25 @@ class GridFTPSession:
         session = cls(connection, login)
         until = asyncio.get_running_loop().time() + timeout
         async with within(connection, until, f"no login within {timeout:g} s"):
-            await session._login(facts)
+            with ends_explained(connection):
+                await session._login(facts)
         connection.channel.one_at_a_time = pipelining.of(connection.server_address) is Pipelining.NEVER
         return session
 
-    async def _loses_commands(self) -> bool:
-        """Whether the server answers only some of the commands that it gets together."""
+    async def _answers_together(self) -> int:
+        """How many of the commands that the server gets together it answers."""
+        channel = self.connection.channel
+        before = channel.answered
         tests = asyncio.gather(*(self.connection.request("NOOP") for _ in range(pipelining.TEST_COMMANDS)))
         try:
             async with asyncio.timeout(pipelining.TEST_SECONDS):
                 await tests
         except (TimeoutError, FaultError):
-            return True
-        return False
+            pass
+        except BaseException:
+            self.abort()
+            raise
+        return channel.answered - before
 
     async def _login(self, facts: str) -> None:
         """All in one go, and without waiting for the greeting: a login costs one round trip.
@@ -428,26 +467,31 @@ class GridFTPSession:
         """RNFR and RNTO in one go."""
         await naming.give_name(self.connection, self.encode_path(old), self.encode_path(new), replaces=False)
 
-    async def give_name(self, written: str, name: str) -> None:
-        """Give a file that is whole its real name; at a server of ours what it replaces keeps its attributes.
+    async def give_name(self, written: str, name: str, size: int) -> None:
+        """Give a file of this size that is whole its real name; at a server of ours what it replaces keeps its
+        attributes.
 
         Raises FaultError, also where it cannot be replaced without a loss (504): then it is to be written in place.
         """
         paths = self.encode_path(written), self.encode_path(name)
         look = "" if self.features.removes_surely else self._look(folder=False)
         seen = await naming.give_name(self.connection, *paths, replaces=self.features.replaces, look=look)
-        if seen is not None and seen.is_error and not plain_ftp.is_refused(seen):
-            await self._check_named(name)
+        if seen is None or plain_ftp.is_refused(seen):
+            return
+        if seen.is_error or naming.shown_size(seen) not in (None, size):
+            await self._check_named(name, size)
 
-    async def _check_named(self, name: str) -> None:
-        """Raises FaultError where a file is not there whose name the server has confirmed."""
+    async def _check_named(self, name: str, size: int) -> None:
+        """Raises FaultError where a file of this size is not there whose name the server has confirmed."""
         await asyncio.sleep(LATER)
         try:
-            await self.stat(name)
+            found = (await self.stat(name)).size
         except FaultError as error:
             if error.fault.kind is Kind.FILE_NOT_FOUND:
-                raise FaultError(make_fault(Kind.UNSUPPORTED, NOT_NAMED)) from None
+                raise naming.not_as_named(None, size) from None
             raise
+        if found != size:
+            raise naming.not_as_named(found, size)
 
     async def check_readable(self, path: str) -> None:
         """Ask for the checksum of the first octet (CKSM, GFD.47): without CKSM nothing shows it but a transfer."""

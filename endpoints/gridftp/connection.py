@@ -43,6 +43,8 @@ ROUND_TRIPS = 4
 MAX_ALONE = 900.0
 #: Octets that are read from a connection that was reset.
 MAX_LAST_WORDS = 64 * 1024
+#: The kinds of a connection that has ended.
+_ENDED = frozenset({Kind.CONNECTION_BROKEN, Kind.CONNECTION_RESET})
 #: The tag of the NOOP by which `ControlConnection` finds out whether a server waits for commands.
 _PROBE = object()
 LOST_COMMANDS = (
@@ -51,12 +53,26 @@ LOST_COMMANDS = (
 )
 
 
-class LateLoginError(FaultError):
-    """The server was connected to, and the login was not done in time. unanswered: it had greeted before."""
+class UnfinishedLoginError(FaultError):
+    """The server was connected to, and has neither accepted nor refused the login.
+
+    unanswered: commands had been sent together, which it may not expect.
+    """
+
+    def __init__(self, fault: Fault, *, unanswered: bool) -> None:
+        super().__init__(fault)
+        self.unanswered = unanswered
+
+
+class LateLoginError(UnfinishedLoginError):
+    """The login was not done in time. unanswered: the server had greeted before, too."""
 
     def __init__(self, late: str, *, unanswered: bool) -> None:
-        super().__init__(session_fault(Kind.TIMEOUT, late))
-        self.unanswered = unanswered
+        super().__init__(session_fault(Kind.TIMEOUT, late), unanswered=unanswered)
+
+
+class EndedLoginError(UnfinishedLoginError):
+    """The connection ended during the login, without a refusal."""
 
 
 @dataclass(slots=True)
@@ -439,10 +455,23 @@ async def within(connection: ControlConnection, until: float, late: str) -> Asyn
             yield
     except TimeoutError:
         connection.abort()
-        raise LateLoginError(late, unanswered=connection.channel.greeted) from None
+        channel = connection.channel
+        raise LateLoginError(late, unanswered=channel.greeted and not channel.one_at_a_time) from None
     except BaseException:
         connection.abort()
         raise
+
+
+@contextmanager
+def ends_explained(connection: ControlConnection) -> Iterator[None]:
+    """Raise EndedLoginError for the end of the connection during the login in the body."""
+    try:
+        yield
+    except FaultError as error:
+        if error.fault is not connection.lost or error.fault.kind not in _ENDED:
+            raise
+        channel = connection.channel
+        raise EndedLoginError(error.fault, unanswered=not (channel.one_at_a_time or channel.protected)) from None
 
 
 def session_fault(kind: Kind, raw: str, scope: FaultScope = FaultScope.SESSION) -> Fault:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import posixpath
+import select
 import socket
 import threading
 import time
@@ -131,6 +132,10 @@ class OddSession:
         if self.server.loses_input(line.split(b" ")[0].strip().decode("latin-1")):
             self.lose_input()
         return line + b"\n"
+
+    def has_more(self) -> bool:
+        """Whether more has arrived behind this command."""
+        return bool(self._input) or bool(select.select([self.control], [], [], 0)[0])
 
     def lose_input(self) -> None:
         self._input = b""

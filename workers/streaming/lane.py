@@ -236,7 +236,7 @@ class StreamedLane:
                 raw = f"{size} octets were sent, and the destination has {found}"
                 raise FaultError(make_fault(Kind.FILE_SIZE_CHANGED, raw))
         if one.arrived:
-            await self._destination.inner.give_name(written, target)
+            await self._destination.inner.give_name(written, target, size)
 
     async def _size_there(self, written: str, expected: int) -> int:
         """The octets of a file that the destination has confirmed; some servers show the last ones a little later."""

@@ -6,8 +6,13 @@ import asyncio
 
 from endpoints.gridftp.commands import replacement
 from endpoints.gridftp.connection import ControlConnection, encoded_line
-from endpoints.gridftp.faults import FaultError, classify
+from endpoints.gridftp.faults import FaultError, Kind, classify, make_fault
 from endpoints.gridftp.replies import Reply
+
+from .path_facts import entry_of
+from .plain_ftp import size_of
+
+NOT_NAMED = "the server confirms the new name of a file, and nothing is there under this name"
 
 
 async def give_name(
@@ -29,3 +34,21 @@ async def give_name(
         if reply.is_error:
             raise FaultError(classify(reply))
     return looked[0] if looked else None
+
+
+def shown_size(looked: Reply) -> int | None:
+    """The size of a file in an answer to MLST or SIZE; None if it shows none."""
+    if looked.code == 213:
+        return size_of(looked)
+    try:
+        return None if looked.is_error else entry_of(looked).size
+    except FaultError:
+        return None
+
+
+def not_as_named(found: int | None, size: int | None) -> FaultError:
+    """The fault of a name that a server has confirmed. found, size: octets there, and of the file; None: not there."""
+    if found is None:
+        return FaultError(make_fault(Kind.UNSUPPORTED, NOT_NAMED))
+    raw = f"the server confirms the new name of a file of {size} octets, and {found} are there under this name"
+    return FaultError(make_fault(Kind.FILE_SIZE_CHANGED, raw))

@@ -82,7 +82,7 @@ async def stat(connection: ControlConnection, path: bytes, *, may_be_folder: boo
     when = _time(modified)
     if entered and not entered[0].is_error:
         return Entry(name, "dir", modified=when)
-    octets = _octets(size)
+    octets = size_of(size)
     if octets is not None:
         return Entry(name, "file", octets, when)
     if not size.is_error or when is not None or is_refused(size):
@@ -100,7 +100,7 @@ async def _refused(connection: ControlConnection, path: bytes, name: str, size: 
     raise FaultError(fault)
 
 
-def _octets(size: Reply) -> int | None:
+def size_of(size: Reply) -> int | None:
     """The number in an answer to SIZE (RFC 3659 section 4); None of any other answer."""
     last = size.text.split()[-1] if size.text else ""
     return int(last) if not size.is_error and last.isdecimal() and len(last) < 20 else None

@@ -1,11 +1,15 @@
-"""Servers that lose commands: they read one, and throw away what else has arrived.
+"""Servers that lose commands: they read one, and throw away what else has arrived, or hang up because of it.
 
 Commands are sent without waiting for the replies to earlier ones, which RFC 959 does not forbid and GFD.47 asks for.
 Some servers empty their input with the greeting, after a login or after each command, and then wait for a command that
 they have thrown away. Such a server is asked one command at a time. Nobody who answers has to wait for that:
 
 - A login that is not answered any more after the greeting is tried again, one command at a time. Where that works,
-  three NOOP together show whether the server loses commands at the login only.
+  three NOOP together show whether the server loses commands at the login only. It loses them later, too, where it
+  answers some of the three and the connection lives. A connection that ends there, or on which none is answered, may
+  have other reasons: it counts from the second one in a row on, each after a login that worked.
+- A login whose connection ends is tried again as it was. Where that ends, too, the third try is one command at a time,
+  and where this one works, the server is asked for the three NOOP as above.
 - Later, a NOOP follows commands that have been unanswered for `PROBE_AFTER`. A server that answers it, and not those,
   has lost them.
 """
@@ -27,7 +31,7 @@ TEST_SECONDS, TEST_COMMANDS = 5.0, 3
 class Pipelining(enum.Enum):
     """How a server may be asked, where it is not the usual way."""
 
-    #: A login was not answered: one command at a time, until more is known.
+    #: A login was not answered, or ended twice: one command at a time, until more is known.
     SUSPECTED = enum.auto()
     #: One command at a time during the login.
     AFTER_LOGIN = enum.auto()

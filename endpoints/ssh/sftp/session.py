@@ -3,8 +3,7 @@
 It has the methods of `GridFTPSession` that the engine and the registry use. Every method raises FaultError; after a
 fault of scope SESSION the session cannot be used any more.
 
-Entries of listings are made of the attributes of SFTP version 3. Its rename does not replace: a rename that does is
-made of several steps on servers without posix-rename@openssh.com.
+Entries of listings are made of the attributes of SFTP version 3.
 """
 
 from __future__ import annotations
@@ -13,9 +12,8 @@ import asyncio
 import stat
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing, suppress
-from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any, Self, TypeVar
+from typing import Self, TypeVar
 
 import asyncssh
 from asyncssh.sftp import start_sftp_client
@@ -24,8 +22,8 @@ from asyncssh.stream import SSHClientStreamSession
 from endpoints.gridftp.facts import Entry, FactsError
 from endpoints.gridftp.faults import Fault, FaultError, FaultScope, Kind, make_fault
 from endpoints.gridftp.listing import Allowance, check_name
-from endpoints.gridftp.patterns import folded_path
-from endpoints.gridftp.requests.confirmed_removals import remove_in_windows
+from endpoints.gridftp.requests import naming
+from endpoints.gridftp.requests.confirmed_removals import LATER, remove_in_windows
 from endpoints.gridftp.requests.list_lines import read_list_line
 from endpoints.gridftp.restriction import AllowedPath, not_restricted
 from endpoints.gridftp.streams.data_stream import RestartRefusedError
@@ -37,6 +35,7 @@ from endpoints.ssh.connection import wire_of
 from identity.gsi.printable import quoted
 
 from .files import WINDOW, Answers, SftpReader, SftpWriter
+from .renaming import has_size, look, rename
 
 #: Octets of one packet of ssh, as OpenSSH sends them.
 PACKET = 32768
@@ -111,48 +110,6 @@ def _names(longname: bytes | str) -> tuple[str, str]:
 
 def _number(value: int | None) -> str:
     return "" if value is None else str(value)
-
-
-_Ask = Callable[[Callable[[], Awaitable[Any]]], Awaitable[Any]]
-
-
-async def rename_by_hand(client: asyncssh.SFTPClient, ask: _Ask, source: bytes, target: bytes) -> None:
-    """Rename, and remove what is there first if the rename fails. ask: sends a request. Raises FaultError.
-
-    Most servers answer a plain failure both where the target exists and where the source is missing. So the target is
-    removed only after the server has shown both. A failure after the removal leaves the content under the old name,
-    and nothing under the new one; the fault says so.
-    """
-    try:
-        await ask(lambda: client.rename(source, target))
-        return
-    except FaultError as error:
-        if error.fault.kind not in (Kind.UNKNOWN, Kind.PATH_EXISTS) or not await _replaces(client, ask, source, target):
-            raise
-    await ask(lambda: client.remove(target))
-    try:
-        await ask(lambda: client.rename(source, target))
-    except FaultError as error:
-        old, new = (quoted(_path_field(path)) for path in (source, target))
-        why = f"{new} was removed, to be replaced by {old}, and then the rename failed. The content is in {old}."
-        raise FaultError(replace(error.fault, advice=f"{why} {error.fault.advice}".rstrip())) from None
-
-
-async def _replaces(client: asyncssh.SFTPClient, ask: _Ask, source: bytes, target: bytes) -> bool:
-    """Whether both are there, and are not one entry by two spellings of its name. Raises FaultError for no source."""
-    moved = await ask(lambda: client.lstat(source))
-    try:
-        there = await ask(lambda: client.lstat(target))
-    except FaultError as error:
-        if error.fault.kind is Kind.FILE_NOT_FOUND:
-            return False
-        raise
-    one_name = folded_path(_path_field(source)) == folded_path(_path_field(target))
-    return not (one_name and (moved.mtime, moved.size) == (there.mtime, there.size))
-
-
-def _path_field(path: bytes) -> str:
-    return path.decode("utf-8", "surrogateescape")
 
 
 _T = TypeVar("_T")
@@ -420,17 +377,21 @@ class SftpSession:
 
     async def rename(self, old: str, new: str) -> None:
         """Rename, and replace what is there, as rename(2) does."""
-        source, target = self.encode_path(old), self.encode_path(new)
-        try:
-            await self._ask(lambda: self._client.posix_rename(source, target))
-        except FaultError as error:
-            if error.fault.kind is not Kind.UNSUPPORTED:
-                raise
-            await rename_by_hand(self._client, self._ask, source, target)
+        await self._rename(old, new)
 
-    async def give_name(self, written: str, name: str) -> None:
-        """Give a file that is whole its real name, over what is there. Raises FaultError."""
-        await self.rename(written, name)
+    async def give_name(self, written: str, name: str, size: int) -> None:
+        """Give a file of this size that is whole its real name, over what is there. Raises FaultError."""
+        await self._rename(written, name, size)
+
+    async def _rename(self, old: str, new: str, size: int | None = None) -> None:
+        """size: octets that are under the new name then; None if it is not known."""
+        target = self.encode_path(new)
+        seen = await rename(self._client, self._ask, self.encode_path(old), target)
+        if not has_size(seen, size):
+            await asyncio.sleep(LATER)
+            seen = await look(self._client, self._ask, target)
+        if not has_size(seen, size):
+            raise naming.not_as_named(seen.size if seen else None, size)
 
     async def set_modified(self, files: Sequence[tuple[str, datetime]]) -> Sequence[Fault | None]:
         """Set modification times, in whole seconds, pipelined; None for success."""

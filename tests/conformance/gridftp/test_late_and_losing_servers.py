@@ -60,6 +60,52 @@ class LosesBeforeGreeting(WithFacts):
         super().greet(session)
 
 
+class EndsOnce(LosesInLogin):
+    """Loses commands in the login only; the first connection that is sent NOOP breaks."""
+
+    broken = False
+
+    def answer(self, verb: str, argument: bytes, session: OddSession) -> str | None:
+        if verb == "NOOP" and not self.broken:
+            self.broken = True
+            raise ConnectionResetError
+        return None
+
+
+class EndsAtCommandsTogether(LosesInLogin):
+    """Loses commands in the login, and later ends a connection on which several arrive together."""
+
+    def answer(self, verb: str, argument: bytes, session: OddSession) -> str | None:
+        if verb in ("NOOP", "MLST") and session.has_more():
+            raise ConnectionResetError
+        return None
+
+
+class EndsLoginTogether(WithFacts):
+    """Ends the connection of a login whose commands arrive before it has answered earlier ones."""
+
+    in_login = frozenset({"USER", "PASS"})
+
+    def answer(self, verb: str, argument: bytes, session: OddSession) -> str | None:
+        if verb in self.in_login and session.has_more():
+            raise ConnectionResetError
+        return None
+
+
+class EndsAllTogether(EndsLoginTogether):
+    in_login = frozenset({"USER", "PASS", "NOOP", "MLST"})
+
+
+class EndsBeforeGreeting(WithFacts):
+    """Ends the connection of a client that speaks first."""
+
+    def greet(self, session: OddSession) -> None:
+        time.sleep(0.05)
+        if session.has_more():
+            raise ConnectionResetError
+        super().greet(session)
+
+
 class LosesBehindFacts(WithFacts):
     """Throws away what is behind one MLST. A login has none."""
 
@@ -87,6 +133,11 @@ async def sizes(session: GridFTPSession) -> list[int]:
         (LosesAll, Pipelining.NEVER),
         (LosesInLogin, Pipelining.AFTER_LOGIN),
         (LosesBeforeGreeting, Pipelining.AFTER_LOGIN),
+        (EndsLoginTogether, Pipelining.AFTER_LOGIN),
+        (EndsAllTogether, Pipelining.NEVER),
+        (EndsBeforeGreeting, Pipelining.AFTER_LOGIN),
+        (EndsOnce, Pipelining.AFTER_LOGIN),
+        (EndsAtCommandsTogether, Pipelining.NEVER),
     ],
 )
 async def test_a_login_whose_commands_are_lost_is_done_one_command_at_a_time(
@@ -99,7 +150,45 @@ async def test_a_login_whose_commands_are_lost_is_done_one_command_at_a_time(
             await session.close()
         assert pipelining.of(("127.0.0.1", server.port)) is known
         logins = sum(verb == "USER" for verb, _ in server.log)
-        assert logins <= 2 if known is None else logins <= 5, "what was found out is remembered"
+        assert logins <= 2 if known is None else logins <= 7, "what was found out is remembered"
+        session = await GridFTPSession.open("127.0.0.1", server.port)
+        assert await sizes(session) == list(range(20))
+        await session.close()
+        assert sum(verb == "USER" for verb, _ in server.log) == logins + 1, "the next login is a single one"
+
+
+class EndsALogin(WithFacts):
+    """Ends the first `most` connections at their login."""
+
+    def __init__(self, root: Path, most: int) -> None:
+        super().__init__(root)
+        self.most = most
+        self.greeted = 0
+
+    def greet(self, session: OddSession) -> None:
+        self.greeted += 1
+        super().greet(session)
+        if self.greeted <= self.most:
+            raise ConnectionResetError
+
+
+async def test_a_login_that_ends_once_is_no_reason_to_send_one_command_at_a_time(root: Path) -> None:
+    with EndsALogin(root, 1) as server:
+        session = await GridFTPSession.open("127.0.0.1", server.port)
+        assert await sizes(session) == list(range(20))
+        await session.close()
+        assert pipelining.of(("127.0.0.1", server.port)) is None
+        assert server.greeted == 2
+
+
+async def test_a_server_that_always_hangs_up_is_tried_three_times_and_nothing_is_remembered_of_it(root: Path) -> None:
+    with EndsALogin(root, 1000) as server:
+        with pytest.raises(FaultError) as caught:
+            await GridFTPSession.open("127.0.0.1", server.port)
+        assert caught.value.fault.kind in (Kind.CONNECTION_BROKEN, Kind.CONNECTION_RESET)
+        assert caught.value.fault.scope is FaultScope.SESSION
+        assert server.greeted == 3
+        assert pipelining.of(("127.0.0.1", server.port)) is None
 
 
 class SlowPassword(WithFacts):
@@ -170,7 +259,7 @@ async def test_the_silence_before_a_command_does_not_count_as_silence_after_it(r
         await session.close()
 
 
-@pytest.mark.parametrize("kind", [LosesAll, LosesBehindFacts])
+@pytest.mark.parametrize("kind", [LosesAll, LosesBehindFacts, EndsAllTogether])
 async def test_a_task_from_and_to_a_server_that_loses_commands_succeeds(root: Path, kind: type[OddFtp]) -> None:
     (root / "here").mkdir()
     with kind(root) as server, GridFtpServer(root / "here") as other:

@@ -51,7 +51,7 @@ class MemoryServerSession:
         del self._server.files[old]
         self._server.files[new] = found
 
-    async def give_name(self, written: str, name: str) -> None:
+    async def give_name(self, written: str, name: str, size: int) -> None:
         await self.rename(written, name)
 
     async def remove(self, entries: Sequence[tuple[str, bool]]) -> Sequence[Fault | None]:

@@ -1,7 +1,8 @@
-"""Renames over SFTP on a server without posix-rename@openssh.com, whose rename does not replace."""
+"""Renames over SFTP: on a server without posix-rename@openssh.com, and on servers that confirm what they do not do."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -10,8 +11,10 @@ import asyncssh
 import pytest
 
 from endpoints.gridftp.faults import FaultError, Kind
+from endpoints.gridftp.requests.naming import NOT_NAMED
 from endpoints.ssh.sftp.session import SftpSession
 from tests.gridftp.lying_sftp import LyingSftp, lying
+from tests.servers.counting_line import CountingLine
 
 
 class PlainRename(LyingSftp):
@@ -111,3 +114,83 @@ async def test_a_rename_to_another_case_of_the_same_name_does_not_remove_the_fil
     with pytest.raises(FaultError):
         await session.rename(f"{tmp_path}/report", f"{tmp_path}/Report")
     assert (tmp_path / "report").read_text() == "content"
+
+
+class ConfirmsOnly(LyingSftp):
+    """Confirms each rename, and does nothing."""
+
+    def posix_rename(self, oldpath: bytes, newpath: bytes) -> None:
+        pass
+
+
+class ConfirmsOnlyPlainly(ConfirmsOnly):
+    def posix_rename(self, oldpath: bytes, newpath: bytes) -> None:
+        raise asyncssh.SFTPOpUnsupported("no posix-rename")
+
+    def rename(self, oldpath: bytes, newpath: bytes) -> None:
+        pass
+
+
+@pytest.mark.parametrize("session", [ConfirmsOnly, ConfirmsOnlyPlainly], indirect=True)
+async def test_a_rename_that_is_only_confirmed_is_a_fault(session: SftpSession, tmp_path: Path) -> None:
+    (tmp_path / "new").write_text("new")
+    for renamed in (
+        session.rename(f"{tmp_path}/new", f"{tmp_path}/name"),
+        session.give_name(f"{tmp_path}/new", f"{tmp_path}/name", 3),
+    ):
+        with pytest.raises(FaultError) as caught:
+            await renamed
+        assert (caught.value.fault.kind, caught.value.fault.raw) == (Kind.UNSUPPORTED, NOT_NAMED)
+
+
+@pytest.mark.parametrize("session", [ConfirmsOnly, ConfirmsOnlyPlainly], indirect=True)
+async def test_a_name_under_which_another_file_stays_is_a_fault(session: SftpSession, tmp_path: Path) -> None:
+    (tmp_path / "new").write_text("new")
+    (tmp_path / "name").write_text("an old file")
+    with pytest.raises(FaultError) as caught:
+        await session.give_name(f"{tmp_path}/new", f"{tmp_path}/name", 3)
+    assert caught.value.fault.kind is Kind.FILE_SIZE_CHANGED
+    assert "3 octets, and 11 are there" in caught.value.fault.raw
+
+
+class SlowRename(LyingSftp):
+    """Answers a rename late, and notes how many octets the client has said before that."""
+
+    line: CountingLine
+    said = 0
+
+    async def posix_rename(self, oldpath: bytes, newpath: bytes) -> None:
+        await asyncio.sleep(0.3)
+        type(self).said = self.line.said[-1]
+        os.rename(oldpath, newpath)
+
+
+async def test_the_look_at_a_new_name_goes_in_the_round_trip_of_the_rename(tmp_path: Path) -> None:
+    (tmp_path / "new").write_text("new")
+    async with lying(tmp_path, SlowRename) as end:
+        with CountingLine(end.port) as SlowRename.line:
+            session = await end.login.open_session(end.host, SlowRename.line.port)  # type: ignore[attr-defined]
+            before = SlowRename.line.said[-1]
+            await session.give_name(f"{tmp_path}/new", f"{tmp_path}/name", 3)
+            assert before < SlowRename.said == SlowRename.line.said[-1], "nothing was asked after the answer"
+            await session.close()
+    assert (tmp_path / "name").read_text() == "new"
+
+
+class ShowsLater(LyingSftp):
+    """Does not show a new name at the first look."""
+
+    looks = 0
+
+    def lstat(self, path: bytes) -> os.stat_result:
+        type(self).looks += 1
+        if type(self).looks == 1:
+            raise asyncssh.SFTPNoSuchFile("not yet")
+        return os.lstat(path)
+
+
+@pytest.mark.parametrize("session", [ShowsLater], indirect=True)
+async def test_a_name_that_is_shown_a_little_later_is_no_fault(session: SftpSession, tmp_path: Path) -> None:
+    (tmp_path / "new").write_text("new")
+    await session.give_name(f"{tmp_path}/new", f"{tmp_path}/name", 3)
+    assert ShowsLater.looks == 2

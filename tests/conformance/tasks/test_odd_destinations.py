@@ -484,6 +484,22 @@ async def test_a_file_whose_new_name_is_only_confirmed_is_written_under_its_real
     assert tree(tmp_path / "there" / "to").items() >= tree(tmp_path / "from" / "in").items()
 
 
+@pytest.mark.parametrize("method", ["posix_rename", "rename"])
+async def test_a_file_whose_new_name_an_sftp_server_only_confirms_is_written_under_its_real_name(
+    tmp_path: Path, method: str
+) -> None:
+    filled(tmp_path / "in")
+    (tmp_path / "keys").mkdir()
+    unknown = {"posix_rename": sftp_refusing("posix_rename", asyncssh.SFTPOpUnsupported).posix_rename}
+    kind = type("RenamesNothing", (LyingSftp,), {**unknown, method: lambda *_: None})
+    async with lying(tmp_path / "keys", kind) as end:
+        with GridFtpServer(tmp_path) as source:
+            task = StreamedTask(End(source.port), end, [("/in/", f"{tmp_path}/to/", True)])
+            await task.run()
+    assert task.store.status == "SUCCEEDED"
+    assert tree(tmp_path / "to").items() >= tree(tmp_path / "in").items()
+
+
 # ---- deletions
 
 
