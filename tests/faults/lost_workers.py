@@ -44,7 +44,7 @@ from workers.sessions.server_addresses import Place, ServersBySide
 
 #: Seconds, ours, for a whole run, whatever happens.
 HANG = 60.0
-#: Seconds that the fence of a worker lasts whose database is cut off: it lives until then.
+#: Seconds, at most, that the fence of a worker is open whose database is cut off: it lives until then.
 CUT_FENCE = 0.3
 #: Seconds for an answer of the first worker's database: it does not know at once that it has lost its lease.
 LATENCY = 0.003
@@ -155,9 +155,9 @@ class _CutLease(MemoryLease):
 class _FirstWorker:
     """One slice in a thread of its own. slice_of: makes it, from its pool and its fence."""
 
-    def __init__(self, lasts: float) -> None:
+    def __init__(self) -> None:
         self._slept = 0.0
-        self.fence = Fence(lasts, lambda: time.monotonic() + self._slept)
+        self.fence = Fence(LASTS, lambda: time.monotonic() + self._slept)
         self.pool = MortalPool()
         self._loop = asyncio.new_event_loop()
         self._still, self._go_on = threading.Event(), threading.Event()
@@ -201,9 +201,13 @@ class _FirstWorker:
         self._still.set()
         self._go_on.wait()
 
+    def let_pass(self, seconds: float) -> None:
+        """These seconds pass at once by the clock of its fence."""
+        self._slept += seconds
+
     def go_on(self) -> None:
         """Its clock went on meanwhile."""
-        self._slept = SLEPT
+        self.let_pass(SLEPT)
         self._go_on.set()
 
     async def die(self) -> None:
@@ -264,9 +268,9 @@ class _Run(ABC):
     # ---- the story
 
     async def play(self) -> None:
-        outcome, loss = self.outcome, self.outcome.loss
+        outcome = self.outcome
         struck = asyncio.Event()
-        first = _FirstWorker(CUT_FENCE if loss is Loss.DATABASE_CUT else LASTS)
+        first = _FirstWorker()
         async with AsyncExitStack() as stack:
             proxies = {
                 side: await stack.enter_async_context(self.proxy(side, station, first, struck))
@@ -317,6 +321,7 @@ class _Run(ABC):
                 proxy.fall_silent()
         if loss is Loss.DATABASE_CUT:
             lease.cut = first.fence
+            first.let_pass(LASTS - CUT_FENCE)
             while first.is_alive and not first.fence.closed:  # noqa: ASYNC110 (another thread)
                 await asyncio.sleep(0.005)
         if loss.kills:

@@ -12,15 +12,22 @@ import pytest
 
 from tests.faults.lost_workers import Loss, Outcome, losses_of, run_lost
 from tests.faults.scenes import Arena, arena
+from tests.faults.stations import Station
 from tests.gridftp.ftp_servers import NEEDS_FTP_SERVERS
 from tests.gridftp.proxy import Step, Watch
 from tests.gridftp.ssh_grid import NEEDS_SSHD
 
 pytestmark = pytest.mark.toolkit
 
-PAIRS = [("own", "own"), ("toolkit", "toolkit"), ("toolkit", "own"), ("own", "toolkit")]
+#: Each server is at both ends of a pair of its own; the mixed pairs repeat the losses at either end.
+PAIRS = [
+    ("own", "own"),
+    ("toolkit", "toolkit"),
+    pytest.param("toolkit", "own", marks=pytest.mark.nightly),
+    pytest.param("own", "toolkit", marks=pytest.mark.nightly),
+]
 #: Servers of others without GridFTP, for which fewer runs must do here.
-OTHERS = [("pure-ftpd", "vsftpd"), ("proftpd", "sftp"), ("sftp", "own")]
+OTHERS = [("pure-ftpd", "vsftpd"), pytest.param("proftpd", "sftp", marks=pytest.mark.nightly), ("sftp", "own")]
 #: Runs of each row here.
 FEW = 6
 FEW_OF_OTHERS = 2
@@ -40,11 +47,23 @@ def judge(outcomes: Sequence[Outcome]) -> None:
     assert any(one.came_true for one in outcomes), "a step must be reached, or the test tests nothing"
 
 
+#: The steps of a good run: of a transfer from one server to the other, or of a deletion. They are the same in each run.
+_steps: dict[tuple[type[Station], type[Station], bool], Sequence[tuple[bool, Step]]] = {}
+
+
+async def steps_of(place: Arena, *, delete: bool) -> Sequence[tuple[bool, Step]]:
+    key = (type(place.source), type(place.destination), delete)
+    if key not in _steps:
+        good = await run_lost(place, delete=delete)
+        judge_books([good])
+        assert not good.litter
+        _steps[key] = good.steps
+    return _steps[key]
+
+
 async def row(place: Arena, loss: Loss, *, delete: bool, runs: int = FEW) -> None:
-    good = await run_lost(place, delete=delete)
-    judge([await run_lost(place, loss, at, delete=delete) for at in some(good.steps, runs)])
-    judge_books([good])
-    assert not good.litter
+    steps = some(await steps_of(place, delete=delete), runs)
+    judge([await run_lost(place, loss, at, delete=delete) for at in steps])
 
 
 @pytest.mark.parametrize("loss", losses_of(delete=False))

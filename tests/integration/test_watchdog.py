@@ -8,8 +8,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -60,11 +62,42 @@ ROUNDS = WORKER.format(hang="rounds.poll = lambda _: time.sleep(3600)")
 WORKS = WORKER.format(hang="runtime.current()")
 
 
+class Standstill(NamedTuple):
+    """A role that hangs, and what the watchdog says of it."""
+
+    script: str
+    loop: str
+    frame: str
+
+
+STANDSTILLS = {
+    "shell": Standstill(SHELL + RUN.format(role="shell"), "the listening socket", "in serve"),
+    "relay": Standstill(RELAY + RUN.format(role="relay"), "the loop of the connections", "in run_forever"),
+    "sessions of a worker": Standstill(SESSIONS, "the loop of the sessions", "in run_forever"),
+    "periodic jobs of a worker": Standstill(ROUNDS, "the periodic jobs", "in run_due"),
+}
+
+
+@dataclass
+class Role:
+    process: subprocess.Popen[bytes]
+    port: int
+    log: Path
+
+    @property
+    def has_ended(self) -> bool:
+        return self.process.poll() is not None
+
+    def has_taken_a_connection(self) -> bool:
+        """Whether one has got to its loop, which then stands still; True, too, where the role has ended."""
+        with suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1.0):
+            return True
+        return self.has_ended
+
+
 @contextmanager
-def process_of(
-    script: str, database_url: str, redis_server: Redis, folder: Path
-) -> Iterator[tuple[subprocess.Popen[bytes], int, Path]]:
-    """The process, the port at which it listens, and its log."""
+def role_of(script: str, database_url: str, redis_server: Redis, folder: Path) -> Iterator[Role]:
+    folder.mkdir()
     port, log = free_port(), folder / "log"
     given = {
         **{name: value for name, value in os.environ.items() if not name.startswith("WAYBILL_")},
@@ -79,43 +112,36 @@ def process_of(
     }
     process = spawn([sys.executable, "-c", BEGIN + script], log=log, env=given, cwd=CHECKOUT)
     try:
-        yield process, port, log
+        yield Role(process, port, log)
     finally:
         stop(process, timeout=30)
 
 
-def connect(port: int) -> bool:
-    """To a loop that then stands still."""
-    with suppress(OSError), socket.create_connection(("127.0.0.1", port), 1.0):
-        return True
-    return False
+def check_end(role: Role, standstill: Standstill) -> None:
+    eventually(lambda: role.has_ended, seconds=120)
+    said = role.log.read_text()
+    assert role.process.returncode == 1, said
+    assert f"watchdog: {standstill.loop} stands still" in said
+    assert standstill.frame in said.partition("Timeout (0:00:")[2], said
 
 
-@pytest.mark.parametrize(
-    ("script", "loop", "where"),
-    [
-        pytest.param(SHELL + RUN.format(role="shell"), "the listening socket", "in serve", id="shell"),
-        pytest.param(RELAY + RUN.format(role="relay"), "the loop of the connections", "in run_forever", id="relay"),
-        pytest.param(SESSIONS, "the loop of the sessions", "in run_forever", id="sessions of a worker"),
-        pytest.param(ROUNDS, "the periodic jobs", "in run_due", id="periodic jobs of a worker"),
-    ],
-)
-def test_a_role_that_stands_still_ends_and_says_where(
-    database_url: str, redis_server: Redis, tmp_path: Path, script: str, loop: str, where: str
+def test_a_role_that_stands_still_ends_and_says_where_and_one_that_works_outlives_the_limit(
+    database_url: str, redis_server: Redis, tmp_path: Path
 ) -> None:
-    with process_of(script, database_url, redis_server, tmp_path) as (process, port, log):
-        if script not in (SESSIONS, ROUNDS):
-            eventually(lambda: connect(port) or process.poll() is not None, seconds=90)
-        eventually(lambda: process.poll() is not None, seconds=120)
-        said = log.read_text()
-        assert process.returncode == 1, said
-        assert f"watchdog: {loop} stands still" in said
-        assert where in said.partition("Timeout (0:00:")[2], said
+    """All at the same time: each waits for the limit, and needs no processor meanwhile."""
+    with ExitStack() as stack:
 
+        def begin(name: str, script: str) -> Role:
+            return stack.enter_context(role_of(script, database_url, redis_server, tmp_path / name))
 
-def test_a_worker_that_works_outlives_the_limit(database_url: str, redis_server: Redis, tmp_path: Path) -> None:
-    with process_of(WORKS, database_url, redis_server, tmp_path) as (process, _, log):
-        eventually(lambda: "can be hung" in log.read_text() or process.poll() is not None, seconds=90)
-        time.sleep(2 * LIMIT)
-        assert process.poll() is None, log.read_text()
-        assert "watchdog" not in log.read_text()
+        working = begin("a worker that works", WORKS)
+        roles = {name: begin(name, standstill.script) for name, standstill in STANDSTILLS.items()}
+        for name in ("shell", "relay"):
+            eventually(roles[name].has_taken_a_connection)
+        eventually(lambda: "can be hung" in working.log.read_text() or working.has_ended)
+        end = time.monotonic() + 2 * LIMIT
+        for name, standstill in STANDSTILLS.items():
+            check_end(roles[name], standstill)
+        time.sleep(max(0.0, end - time.monotonic()))
+        assert not working.has_ended, working.log.read_text()
+        assert "watchdog" not in working.log.read_text()

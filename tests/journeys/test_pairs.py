@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +10,7 @@ import pytest
 
 from tests.instance import Api
 from tests.journeys.conftest import Site
+from tests.waiting import eventually
 
 MakeSite = Callable[..., Site]
 KINDS = [pytest.param("toolkit", marks=pytest.mark.toolkit), "own"]
@@ -56,10 +56,9 @@ def test_what_has_run_is_what_is_forecast(service: Api, site: MakeSite, kind: st
     assert service.call("GET", query)["runs"] == 0
     for number in range(6):
         moved(service, source, destination, f"copy{number}")
-    end = time.monotonic() + 30
-    while (foretold := service.call("GET", query))["runs"] < 6:  # they are written after the last word
-        assert time.monotonic() < end, foretold
-        time.sleep(0.1)
+    # They are written after the last word.
+    eventually(lambda: service.call("GET", query)["runs"] >= 6)
+    foretold = service.call("GET", query)
     assert foretold["basis"] == "from 6 runs between these endpoints"
     seconds = foretold["seconds"]
     assert 0 < seconds["low"] <= seconds["expected"] <= seconds["high"] < 60

@@ -25,7 +25,7 @@ import globus_sdk
 client = globus_sdk.TransferClient(authorizer=globus_sdk.AccessTokenAuthorizer(TOKEN), base_url=URL)
 
 
-def until(condition, seconds=30):
+def until(condition, seconds=90):
     end = time.monotonic() + seconds
     while not (found := condition()):
         assert time.monotonic() < end, "it did not come to pass in time"

@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 import urllib.error
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,6 +22,7 @@ from tests.gridftp.myproxy import MyProxyServer
 from tests.gridftp.toolkit import ToolkitServer
 from tests.instance import Api, instance
 from tests.secrets_search import search
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.toolkit, pytest.mark.own_interpreter, pytest.mark.timeout(240)]
 
@@ -65,13 +65,16 @@ class Site:
 
     def trouble(self, task: str) -> list[str]:
         """The codes of what has gone wrong with a task, once something has."""
-        for _ in range(300):
+        codes: list[str] = []
+
+        def has_come() -> bool:
             events = self.service.call("GET", f"/task/{task}/event_list?filter=is_error:1")["DATA"]
-            if events:
-                break
-            time.sleep(0.1)
+            codes[:] = [event["code"] for event in events]
+            return bool(codes)
+
+        eventually(has_come)
         assert self.service.call("GET", f"/task/{task}")["status"] == "ACTIVE"
-        return [event["code"] for event in events]
+        return codes
 
     def refusal(self) -> dict[str, Any]:
         """Return the error document of a listing that fails."""

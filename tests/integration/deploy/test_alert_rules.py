@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.unit.deploy.test_monitoring import BESIDE, FIRING, FOLDER
+from tests.unit.deploy.test_monitoring import BESIDE, FIRING, FOLDER, RULES
 
 PROMTOOL = shutil.which("promtool")
 
@@ -28,12 +28,17 @@ def trial(alert: str, value: str, minutes: int, fires: bool) -> dict[str, Any]:
 
 @pytest.mark.skipif(PROMTOOL is None, reason="promtool is missing (Debian package prometheus)")
 def test_promtool_sees_each_rule_fire_and_rest(tmp_path: Path) -> None:
+    """Each rule alone: promtool asks all rules of a file in each minute of each trial."""
     assert PROMTOOL
-    trials = []
-    for alert, (_, firing, quiet, minutes) in FIRING.items():
-        trials += [trial(alert, firing, minutes, True), trial(alert, quiet, minutes, False)]
-    rules = FOLDER / "alerts.yml"
-    (tmp_path / "trials.yml").write_text(yaml.safe_dump({"rule_files": [str(rules)], "tests": trials}))
-    for words in (["check", "rules", str(rules)], ["test", "rules", str(tmp_path / "trials.yml")]):
+    tries = []
+    for rule in RULES:
+        alert = rule["alert"]
+        _, firing, quiet, minutes = FIRING[alert]
+        rules, tried = tmp_path / f"{alert}.rules.yml", tmp_path / f"{alert}.yml"
+        rules.write_text(yaml.safe_dump({"groups": [{"name": alert, "rules": [rule]}]}))
+        trials = [trial(alert, firing, minutes, True), trial(alert, quiet, minutes, False)]
+        tried.write_text(yaml.safe_dump({"rule_files": [str(rules)], "tests": trials}))
+        tries.append(str(tried))
+    for words in (["check", "rules", str(FOLDER / "alerts.yml")], ["test", "rules", *tries]):
         done = subprocess.run([PROMTOOL, *words], capture_output=True, text=True, timeout=180)
         assert done.returncode == 0, done.stdout + done.stderr

@@ -318,7 +318,9 @@ def test_a_lease_is_renewed_while_the_loop_of_its_slice_stands_still(
     assert is_open_for_longer
 
 
-def test_a_lease_is_not_renewed_where_heartbeats_come_in_time(grant: Grant) -> None:
+def test_a_lease_is_not_renewed_where_heartbeats_come_in_time(grant: Grant, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The loop may stand still for longer than a moment on a busy machine.
+    monkeypatch.setattr(stores, "LATE_HEARTBEAT", 60.0)
     before, is_open_for_longer = stood_still(grant)
     assert abs(expiry() - before) < timedelta(seconds=0.1)
     assert not is_open_for_longer

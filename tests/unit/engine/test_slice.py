@@ -142,10 +142,10 @@ async def test_memory_does_not_grow_with_the_task() -> None:
             assert len(batch.settled) + len(batch.faulted) <= CAPACITY
             await super().write(batch)
 
-    world = folder_world(100_000, size=0)
+    world = folder_world(files := 5 * CAPACITY, size=0)
     world.store.lease = lambda *_: Watched(world.store, _next_epoch(world))  # type: ignore[method-assign]
     assert await world.run() == "SUCCEEDED"
-    assert world.store.totals.transferred == 100_000
+    assert world.store.totals.transferred == files
     assert CAPACITY / 2 < Watched.most <= CAPACITY
 
 
