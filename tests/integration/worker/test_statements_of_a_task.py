@@ -34,14 +34,14 @@ MOST = {
     ("worker", "leases.acquire"): 20,
     ("worker", "leases.heartbeat"): 1,
     ("worker", "status.activation_statuses"): 1,
-    ("worker", "scan_results.unscanned"): 4,
+    ("worker", "scan_results.unscanned"): 1,
     ("worker", "scan_results.file_items_scanned"): 8,
     ("worker", "protection.note"): 7,
     ("worker", "measurements.add_event"): 5,
     ("worker", "settling.write"): 5,
-    ("worker", "pending_files.counts"): 4,
+    ("worker", "pending_files.counts"): 1,
     ("worker", "slice_end.finish"): 11,
-    ("worker", "measurements.learn"): 10,
+    ("worker", "measurements.learn"): 1,
     ("worker", "leases.next_runnable"): 3,
 }
 

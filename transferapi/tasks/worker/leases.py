@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import Enum
+from typing import Any
 
 from django.conf import settings
 from django.db import connection, transaction
@@ -265,7 +266,7 @@ def heartbeat(task_id: uuid.UUID, epoch: int, *, ttl: timedelta = TTL, now: date
     of the same worker nor for the database's disk: a crash of the database may take the last heartbeat back, and its
     restart lasts longer than the lease.
     """
-    rows = query_rows(_NOT_DURABLE + _BEAT, {**_key(task_id, epoch), "ttl": ttl, "now": now})
+    rows = query_rows(NOT_DURABLE + _BEAT, {**_key(task_id, epoch), "ttl": ttl, "now": now})
     if not rows:
         raise LeaseLostError(task_id, epoch)
     return HeartbeatReply(*rows[0])
@@ -276,7 +277,8 @@ def _key(task_id: uuid.UUID, epoch: int) -> dict[str, object]:
     return {"task": task_id, "epoch": int(epoch), "nonce": epoch.nonce if isinstance(epoch, LeaseEpoch) else None}
 
 
-_NOT_DURABLE = "SET LOCAL synchronous_commit TO off; "
+#: Before a statement: the transaction does not wait for the disk of the database.
+NOT_DURABLE = "SET LOCAL synchronous_commit TO off; "
 _NOW = "coalesce(%(now)s::timestamptz, clock_timestamp())"
 _MINE = """l.task_id = %(task)s AND l.epoch = %(epoch)s
         AND l.nonce IS NOT DISTINCT FROM coalesce(%(nonce)s::bigint, l.nonce) AND l.worker <> ''"""
@@ -320,7 +322,7 @@ def hold(task_id: uuid.UUID, epoch: int, now: datetime | None = None, *, to_end:
     worker has it: the lock of an older version's `acquire` does not exclude this one.
     """
     key = {**_key(task_id, epoch), "now": now, "batches": locks.number(f"batches of {task_id}")}
-    before = _limit_of_transaction() + _BY_INDEXES + ("" if to_end else _NOT_DURABLE)
+    before = _limit_of_transaction() + _BY_INDEXES + ("" if to_end else NOT_DURABLE)
     lock = "FOR NO KEY UPDATE" if to_end else "FOR KEY SHARE"
     with transaction.atomic():
         begun = boottime()
@@ -333,6 +335,22 @@ def hold(task_id: uuid.UUID, epoch: int, now: datetime | None = None, *, to_end:
             Lease.objects.filter(pk=task_id).update(worker="", expires_at=None, sessions=0, losses=0)
         elif boottime() - begun >= (expires_at - now).total_seconds() and not execute(_OUTLASTED, {**key, "ttl": TTL}):
             raise LeaseLostError(task_id, epoch)
+
+
+def read_held(
+    task_id: uuid.UUID, epoch: int, query: str, parameters: Mapping[str, object], now: datetime | None = None
+) -> list[tuple[Any, ...]]:
+    """The rows of a query under the lease, in one message to the database. Raises LeaseLostError.
+
+    query: its first column is never NULL. It may name `%(task)s` and the time, `lease.now`. The rows are those after
+    all transactions of this worker that have begun before, and nobody else has the task while they are read.
+    """
+    key = {**parameters, **_key(task_id, epoch), "now": now, "batches": locks.number(f"batches of {task_id}")}
+    held = f"({_HOLD} FOR KEY SHARE) AS lease(now, expires_at)"
+    rows = query_rows(f"{_BY_INDEXES}{_BATCHES}; SELECT row.* FROM {held} LEFT JOIN LATERAL ({query}) row ON TRUE", key)  # noqa: S608
+    if not rows:
+        raise LeaseLostError(task_id, epoch)
+    return [row for row in rows if row[0] is not None]
 
 
 def next_runnable(limit: int = 100, now: datetime | None = None) -> Runnable:

@@ -23,7 +23,7 @@ from transferapi.tasks.upkeep import space
 
 from . import arrays
 from .arrays import FILES_BY_KEY, UNSCANNED_ROWS, decoded, encoded
-from .leases import hold
+from .leases import hold, read_held
 
 #: The advice of the fault where two sources have one destination.
 TWO_SOURCES = "Two sources would be written to this path; change one of the items."
@@ -36,8 +36,8 @@ def unscanned(
     task_id: uuid.UUID, epoch: int, limit: int, exclude: Collection[int] = (), now: datetime | None = None
 ) -> list[ItemRow]:
     """Items whose scan is not complete and whose next try is due, in the user's order."""
-    with hold(task_id, epoch, now) as now:
-        return [_item_row(*row) for row in query_rows(_UNSCANNED, [task_id, now, [*exclude], limit])]
+    rows = read_held(task_id, epoch, _UNSCANNED, {"exclude": [*exclude], "limit": limit}, now)
+    return [_item_row(*row) for row in rows]
 
 
 def add_found(
@@ -233,9 +233,9 @@ def _item_row(
 
 _UNSCANNED = """
     SELECT id, source_path, destination_path, recursive, attempts, extra FROM tasks_item
-    WHERE task_id = %s AND scanned_at IS NULL AND (next_try_at IS NULL OR next_try_at <= %s)
-        AND id <> ALL(%s::bigint[])
-    ORDER BY position LIMIT %s"""
+    WHERE task_id = %(task)s AND scanned_at IS NULL AND (next_try_at IS NULL OR next_try_at <= lease.now)
+        AND id <> ALL(%(exclude)s::bigint[])
+    ORDER BY position LIMIT %(limit)s"""
 
 _ITEMS = """
     SELECT id, source_path, destination_path, recursive, attempts, extra FROM tasks_item
