@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import NamedTuple
 
+from django.conf import settings
 from django.db import IntegrityError, transaction
 from django.db.models import Q, prefetch_related_objects
 
@@ -33,8 +34,6 @@ from .models import WITH_OWNERS, Task
 from .states import Phase, TaskType
 from .upkeep import space
 
-#: The most unfinished tasks of one user.
-MAX_PENDING = 100
 DEFAULT_DEADLINE = timedelta(hours=24)
 #: Characters of the command that a task keeps.
 MAX_COMMAND = 1000
@@ -212,8 +211,8 @@ def _submit(
         )
         if not task.options.get("skip_activation_check"):
             _check_credentials(user, ends, now)
-        if Task.objects.filter(owner=user).exclude(phase=Phase.DONE).count() >= MAX_PENDING:
-            raise RefusedError(TOO_MANY_PENDING, limit=MAX_PENDING)
+        if Task.objects.filter(owner=user).exclude(phase=Phase.DONE).count() >= settings.LIMITS.pending_tasks:
+            raise RefusedError(TOO_MANY_PENDING, limit=settings.LIMITS.pending_tasks)
         if trace := traces.submission():
             task.trace_context = trace.context
             transaction.on_commit(trace.committed)
