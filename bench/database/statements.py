@@ -28,6 +28,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from unittest import mock
 
+from psycopg2.extensions import connection
+
 #: The checkout of this file.
 HERE = Path(__file__).resolve().parents[2]
 #: Folders whose functions are named, for each place. Others call them, or are called by them.
@@ -77,8 +79,9 @@ class Messages:
 
     def _statement(self, cursor: Any, text: str, *_: Any) -> None:
         line = cursor.connection
-        # psycopg2 sends a BEGIN of its own before the first statement of a transaction.
-        if not line.autocommit and not line.info.transaction_status:
+        # psycopg2 may send a BEGIN of its own before the first statement of a transaction.
+        own: Any = connection.autocommit
+        if not own.__get__(line) and not line.info.transaction_status:
             self._add("BEGIN")
         self._add(" ".join(str(text).split()))
 
