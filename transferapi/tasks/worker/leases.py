@@ -323,9 +323,6 @@ _FACTS = f"""
 #: For one transaction of the worker at a time.
 _BATCHES = "SELECT pg_advisory_xact_lock(%(batches)s)"
 _HOLD = f"SELECT {_NOW}, l.expires_at FROM tasks_lease l WHERE {_HELD}"  # noqa: S608
-#: As `_HOLD`, for the transaction that ends the lease.
-_END = f"""UPDATE tasks_lease l SET worker = '', expires_at = NULL, sessions = 0, losses = 0
-    WHERE {_HELD} RETURNING {_NOW}, NULL"""  # noqa: S608
 _OUTLASTED = f"UPDATE tasks_lease l SET expires_at = greatest(l.expires_at, {_NOW} + %(ttl)s) WHERE {_MINE}"  # noqa: S608
 
 
@@ -359,17 +356,17 @@ def hold(task_id: uuid.UUID, epoch: int, now: datetime | None = None, *, to_end:
     """
     key = {**_key(task_id, epoch), "now": now, "batches": locks.number(f"batches of {task_id}")}
     before = _limit_of_transaction() + _BY_INDEXES + ("" if to_end else NOT_DURABLE)
-    lock = _END if to_end else f"{_HOLD} FOR KEY SHARE"
+    lock = "FOR NO KEY UPDATE" if to_end else "FOR KEY SHARE"
     with transaction.atomic():
         begun = boottime()
-        rows = query_rows(f"{before}{_BATCHES}; {lock}", key)
+        rows = query_rows(f"{before}{_BATCHES}; {_HOLD} {lock}", key)
         if not rows:
             raise LeaseLostError(task_id, epoch)
         [(now, expires_at)] = rows
         yield now
-        if to_end or boottime() - begun < (expires_at - now).total_seconds():
-            return
-        if not execute(_OUTLASTED, {**key, "ttl": TTL}):
+        if to_end:
+            Lease.objects.filter(pk=task_id).update(worker="", expires_at=None, sessions=0, losses=0)
+        elif boottime() - begun >= (expires_at - now).total_seconds() and not execute(_OUTLASTED, {**key, "ttl": TTL}):
             raise LeaseLostError(task_id, epoch)
 
 
