@@ -29,18 +29,18 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("
 #: The most messages by place and function. A function that is not named here has none.
 MOST = {
     ("web", "bearer.authenticate"): 1,
-    ("web", "submission.submit_transfer"): 15,
+    ("web", "submission.submit_transfer"): 12,
     ("web", "overlaps.warning"): 1,
     ("worker", "leases.acquire"): 10,
     ("worker", "leases.heartbeat"): 1,
     ("worker", "status.activation_statuses"): 1,
     ("worker", "scan_results.unscanned"): 1,
-    ("worker", "scan_results.file_items_scanned"): 7,
-    ("worker", "protection.note"): 6,
+    ("worker", "scan_results.file_items_scanned"): 5,
+    ("worker", "protection.note"): 5,
     ("worker", "measurements.add_event"): 4,
     ("worker", "settling.write"): 4,
     ("worker", "pending_files.counts"): 1,
-    ("worker", "slice_end.finish"): 7,
+    ("worker", "slice_end.finish"): 8,
     ("worker", "measurements.learn"): 1,
     ("worker", "leases.next_runnable"): 3,
 }
