@@ -42,7 +42,7 @@ MOST = {
     ("worker", "pending_files.counts"): 1,
     ("worker", "slice_end.finish"): 8,
     ("worker", "measurements.learn"): 1,
-    ("worker", "leases.next_runnable"): 3,
+    ("worker", "leases.next_runnable"): 2,
 }
 
 

@@ -28,7 +28,7 @@ from endpoints.models import Endpoint
 from endpoints.network_use import limits
 from endpoints.registry import canonical_name
 from endpoints.sharing.access import Access
-from identity.clock import ClockReading, boottime, moment, read
+from identity.clock import ClockReading, boottime, read
 from identity.database_rows import execute, query_rows
 from transferapi.tasks import locks, moves, queries
 from transferapi.tasks.errors import LeaseLostError, StaleStateError
@@ -388,4 +388,4 @@ def read_held(
 
 def next_runnable(limit: int = 100, now: datetime | None = None) -> Runnable:
     """Tasks that `acquire` would grant, in their order; for the sweep and the end of a slice."""
-    return SchedulerSnapshot(moment(now)).next(limit)
+    return SchedulerSnapshot(now).next(limit)
