@@ -48,6 +48,7 @@ class RequestLimits:
     user_tasks: int = _limit(
         "WAYBILL_MAX_USER_TASKS", 1_000_000, "tasks that one user may have, those that are done included"
     )
+    pending_tasks: int = _limit("WAYBILL_MAX_PENDING_TASKS", 100, "tasks of one user that are not done")
     scan_memory: int = _limit(
         "WAYBILL_MAX_SCAN_MEMORY", 64 * MB, "octets of a worker's memory for folders that one task has yet to list"
     )

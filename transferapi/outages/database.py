@@ -25,6 +25,8 @@ from typing import Any, NamedTuple
 import psycopg2
 import psycopg2.errors
 import psycopg2.extensions
+from psycopg2.extensions import TRANSACTION_STATUS_IDLE
+from psycopg2.sql import SQL, Composable
 
 from . import connection_limits, hosts, outage
 from .bounded import LONGEST_FACTOR, lengthened, within
@@ -74,6 +76,9 @@ LONGEST_USE = 600.0
 #: Seconds between two lines of the log about threads that wait for a connection of this process.
 _SAY_SECONDS = 60.0
 
+#: psycopg2's own property, which `WatchedConnection` hides.
+_AUTOCOMMIT: Any = psycopg2.extensions.connection.autocommit
+
 _timeouts = IN_BACKGROUND
 _bounds = ConnectionBounds()
 #: Connections that are being opened.
@@ -98,6 +103,8 @@ class WatchedConnection(psycopg2.extensions.connection):
         super().__init__(*words, **named)
         #: When the operation began that waits for the server; 0.0: none does.
         self.since = 0.0
+        #: Whether the next statement without a transaction begins one.
+        self._begins = True
         #: Whether another thread may have it afterwards: not one whose session was changed, as by LISTEN.
         self.may_be_shared = True
         #: A connection that an outage has broken is often used after its end only, and then begins no other one.
@@ -131,23 +138,57 @@ class WatchedConnection(psycopg2.extensions.connection):
             with contextlib.suppress(OSError), socket.socket(fileno=os.dup(self._line)) as line:
                 line.shutdown(socket.SHUT_RDWR)
 
+    @property
+    def autocommit(self) -> bool:
+        """Whether each statement is a transaction of its own. If not, the next statement begins a transaction."""
+        return not self._begins
+
+    @autocommit.setter
+    def autocommit(self, value: bool) -> None:
+        # psycopg2 would send the BEGIN as a message of its own, and wait for the answer.
+        _AUTOCOMMIT.__set__(self, True)  # raises InterfaceError where the connection is closed
+        self._begins = not value
+
+    def with_begin(self, query: Any) -> Any:
+        """The text of a statement, with a BEGIN before it where it begins a transaction: one message for both."""
+        if not self._is_to_begin():
+            return query
+        if isinstance(query, Composable):
+            return SQL("BEGIN; ") + query
+        return b"BEGIN; " + query if isinstance(query, bytes) else f"BEGIN; {query}"
+
+    def begin(self) -> None:
+        """Send the BEGIN alone, before what takes no statement beside it: COPY, or a cursor with a name."""
+        if self._is_to_begin():
+            self._send("BEGIN")
+
+    def _is_to_begin(self) -> bool:
+        return self._begins and self.info.transaction_status == TRANSACTION_STATUS_IDLE
+
     def commit(self) -> None:
-        with self.operation():
-            super().commit()
+        self._end("COMMIT")
 
     def rollback(self) -> None:
-        with self.operation():
-            super().rollback()
+        self._end("ROLLBACK")
 
-    def close(self) -> None:
-        super().close()
-        self._close_line()
+    def _end(self, statement: str) -> None:
+        """Raises psycopg2.InterfaceError where the connection is closed; that ends a transaction, too."""
+        if self.closed or self.info.transaction_status != TRANSACTION_STATUS_IDLE:
+            self._send(statement)
+
+    def _send(self, statement: str) -> None:
+        with self.operation(), self.cursor() as cursor:
+            psycopg2.extensions.cursor.execute(cursor, statement)
 
 
 class WatchedCursor(psycopg2.extensions.cursor):
     """A cursor whose operations are watched."""
 
     connection: WatchedConnection
+
+    def execute(self, query: Any, *parameters: Any) -> None:
+        with self.connection.operation():
+            super().execute(query if self.name else self.connection.with_begin(query), *parameters)
 
 
 def _watched(name: str, *, fetches: bool = False) -> Callable[..., Any]:
@@ -158,13 +199,15 @@ def _watched(name: str, *, fetches: bool = False) -> Callable[..., Any]:
     def call(self: WatchedCursor, *words: Any, **named: Any) -> Any:
         if fetches and self.name is None:
             return method(self, *words, **named)
+        if not fetches:
+            self.connection.begin()
         with self.connection.operation():
             return method(self, *words, **named)
 
     return call
 
 
-for _name in ("execute", "executemany", "callproc", "copy_expert", "copy_from", "copy_to"):
+for _name in ("executemany", "callproc", "copy_expert", "copy_from", "copy_to"):
     setattr(WatchedCursor, _name, _watched(_name))
 for _name in ("fetchone", "fetchmany", "fetchall"):
     setattr(WatchedCursor, _name, _watched(_name, fetches=True))
@@ -327,7 +370,7 @@ def _may_be_used_again(connection: WatchedConnection) -> bool:
     return (
         not connection.closed
         and connection.may_be_shared
-        and connection.get_transaction_status() == psycopg2.extensions.TRANSACTION_STATUS_IDLE
+        and connection.get_transaction_status() == TRANSACTION_STATUS_IDLE
         and connection.opened_at > time.monotonic() - LONGEST_USE
         and not OUTAGE.is_on
     )

@@ -62,12 +62,6 @@ def _log_answer(host: Endpoint, seconds: float) -> None:
     log.warning("endpoint %s answers again after %.0f s", canonical_name(host), seconds)
 
 
-def are_failing(endpoints: Collection[Endpoint]) -> bool:
-    """Whether one of these, or the host of one, is known to fail: a task that reaches it then says so."""
-    hosts = {end.host_id or end.pk for end in endpoints}
-    return EndpointFailure.objects.filter(endpoint__in=hosts).exists()
-
-
 def of(endpoints: Collection[Endpoint], now: datetime | None = None) -> dict[uuid.UUID, EndpointFailure]:
     """The failures that are known now, by the endpoint; a share has those of its host."""
     hosts = {end.pk: end.host_id or end.pk for end in endpoints}

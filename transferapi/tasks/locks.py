@@ -12,7 +12,16 @@ def take(*names: str) -> None:
 
     A lock is a number of 64 bits computed from the name: where two names share one, they wait for each other.
     """
-    execute("SELECT pg_advisory_xact_lock(key) FROM unnest(%s::bigint[]) AS key", [sorted(map(number, names))])
+    execute(TAKE, {"locks": numbers(*names)})
+
+
+#: The statement of `take`. locks: `numbers` of the names.
+TAKE = "SELECT pg_advisory_xact_lock(key) FROM unnest(%(locks)s::bigint[]) AS key"
+
+
+def numbers(*names: str) -> list[int]:
+    """The numbers of these locks, in the order in which they are taken."""
+    return sorted(map(number, names))
 
 
 def take_if_free(name: str) -> bool:

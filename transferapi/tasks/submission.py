@@ -10,16 +10,16 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import NamedTuple
 
+from django.conf import settings
 from django.db import IntegrityError, transaction
-from django.db.models import Q, prefetch_related_objects
+from django.db.models import prefetch_related_objects
 
 from endpoints import registry
 from endpoints.activation import status as activation
 from endpoints.permissions import Permission, in_reach
 from endpoints.sharing import access
 from endpoints.sharing.access import Access
-from identity.clock import moment
-from identity.database_rows import constraint_of, single_row
+from identity.database_rows import constraint_of, query_rows, single_row
 from identity.error_categories import RefusedError
 from identity.models import User
 from transferapi.traces import submissions as traces
@@ -30,11 +30,9 @@ from .items import copying
 from .items.rows import NO_LINKS, CheckedItem, DeleteRows, ItemList, TransferItem, TransferRows
 from .managers import pauses
 from .models import WITH_OWNERS, Task
-from .states import Phase, TaskType
+from .states import TaskType
 from .upkeep import space
 
-#: The most unfinished tasks of one user.
-MAX_PENDING = 100
 DEFAULT_DEADLINE = timedelta(hours=24)
 #: Characters of the command that a task keeps.
 MAX_COMMAND = 1000
@@ -190,10 +188,10 @@ def _submit(
     An earlier submission is looked up before the checks: a request that was accepted once stays accepted.
     """
     with transaction.atomic():
-        locks.take(f"submissions of {user.pk}")
-        if earlier := _earlier(user, request):
+        time, unfinished, earlier_id = _lock_and_read(user, request)
+        if earlier_id and (earlier := _earlier(earlier_id)):
             return earlier, False
-        now = moment(now)
+        now = now or time
         _check_task_id(request.task_id)
         label = request_rules.label(request.label)
         deadline = request_rules.deadline(request.deadline, now) if request.deadline else now + DEFAULT_DEADLINE
@@ -212,8 +210,8 @@ def _submit(
         )
         if not task.options.get("skip_activation_check"):
             _check_credentials(user, ends, now)
-        if Task.objects.filter(owner=user).exclude(phase=Phase.DONE).count() >= MAX_PENDING:
-            raise RefusedError(TOO_MANY_PENDING, limit=MAX_PENDING)
+        if unfinished >= settings.LIMITS.pending_tasks:
+            raise RefusedError(TOO_MANY_PENDING, limit=settings.LIMITS.pending_tasks)
         if trace := traces.submission():
             task.trace_context = trace.context
             transaction.on_commit(trace.committed)
@@ -221,17 +219,27 @@ def _submit(
     return task, True
 
 
-def _earlier(user: User, request: TransferRequest | DeleteRequest) -> Task | None:
-    """The user's task of the same submission, or None. Nearly always there is none: an id is cheap to ask for.
-
-    Raises RequestError when the task is at an endpoint that does not exist for this session.
+def _lock_and_read(user: User, request: TransferRequest | DeleteRequest) -> tuple[datetime, int, uuid.UUID | None]:
+    """Lock the submissions of the user, and read in the same message: the time, the number of the user's unfinished
+    tasks, and the id of the task that the same submission has made; None: nearly always there is none.
     """
-    same = Q(submission_id=request.submission_id)
-    if request.task_id is not None:
-        same |= Q(pk=request.task_id)
-    task_id = single_row(Task.objects.filter(same, owner=user).values_list("pk", flat=True))
-    if task_id is None:
-        return None
+    [row] = query_rows(f"{locks.TAKE}; {_STATE_OF_USER}", {
+        "locks": locks.numbers(f"submissions of {user.pk}"),
+        "owner": user.pk,
+        "submission": request.submission_id,
+        "task": request.task_id,
+    })  # fmt: skip
+    return row[0], row[1], row[2]
+
+
+_STATE_OF_USER = """
+    SELECT clock_timestamp(), (SELECT count(*) FROM tasks_task WHERE owner_id = %(owner)s AND phase <> 'done'),
+        coalesce((SELECT id FROM tasks_task WHERE owner_id = %(owner)s AND submission_id = %(submission)s),
+            (SELECT id FROM tasks_task WHERE owner_id = %(owner)s AND id = %(task)s))"""
+
+
+def _earlier(task_id: uuid.UUID) -> Task | None:
+    """Raises RequestError when the task is at an endpoint that does not exist for this session."""
     earlier = single_row(Task.objects.select_related(*WITH_OWNERS).filter(pk=task_id))
     if earlier and not in_reach(earlier.source_id, earlier.destination_id):
         raise RequestError("submission_id", "This id belongs to a task at endpoints that this session cannot use.")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 import uuid
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -268,9 +270,9 @@ def test_lists_have_only_the_tasks_within_the_restriction(alice: User, ep1: Endp
 
 
 def test_tasks_out_of_sight_still_count_for_the_limit_of_a_user(
-    alice: User, ep1: Endpoint, ep2: Endpoint, monkeypatch: pytest.MonkeyPatch
+    alice: User, ep1: Endpoint, ep2: Endpoint, settings: Any
 ) -> None:
-    monkeypatch.setattr(submission, "MAX_PENDING", 1)
+    settings.LIMITS = replace(settings.LIMITS, pending_tasks=1)
     submit(alice, ep2, ep2)
     with restricted_to([ep1.pk]), raises_refusal(TOO_MANY_PENDING):
         submit(alice, ep1, ep1)

@@ -16,7 +16,6 @@ from endpoints.models import Endpoint
 from identity.models import User
 from tests.integration.cast import octets_on_disk, submit
 from tests.shell_context import Shell
-from transferapi.tasks import submission
 from transferapi.tasks.models import Item, Task
 
 UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
@@ -353,7 +352,7 @@ def test_operands_of_rm(shell: Shell) -> None:
     assert "-r option should be used when transfering directories" in shell.fails("scp -D ep1:/d/ ep2:/d/")
 
 
-def test_a_task_beyond_the_limit_is_refused(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(submission, "MAX_PENDING", 1)
+def test_a_task_beyond_the_limit_is_refused(shell: Shell, settings: Any) -> None:
+    settings.LIMITS = replace(settings.LIMITS, pending_tasks=1)
     shell.ok("transfer -- ep1/a ep2/b")
     assert "not done" in shell.fails("transfer -- ep1/c ep2/d")

@@ -462,9 +462,9 @@ def test_without_a_credential_nothing_is_submitted(alice: User, ep1: Endpoint, g
 
 
 def test_too_many_tasks_refuse_a_run_too(
-    alice: User, make: Callable[..., Timer], ep1: Endpoint, ep2: Endpoint, monkeypatch: pytest.MonkeyPatch
+    alice: User, make: Callable[..., Timer], ep1: Endpoint, ep2: Endpoint, settings: Any
 ) -> None:
-    monkeypatch.setattr(submission, "MAX_PENDING", 1)
+    settings.LIMITS = replace(settings.LIMITS, pending_tasks=1)
     submit(alice, ep1, ep2)
     timer = make()
     run(NOON)

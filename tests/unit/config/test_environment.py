@@ -67,6 +67,7 @@ def test_how_long_a_myproxy_server_may_take_has_a_bound() -> None:
             WAYBILL_MYPROXY_SECONDS=wrong
         )
     assert "WAYBILL_MAX_SUBMISSION: the web server takes" in problems(WAYBILL_MAX_SUBMISSION="268435457")
+    assert "WAYBILL_MAX_PENDING_TASKS: a whole number" in problems(WAYBILL_MAX_PENDING_TASKS="0")
     assert "at least 10 less than WAYBILL_REQUEST_SECONDS" in problems(WAYBILL_MYPROXY_SECONDS="51")
     assert load({"WAYBILL_MYPROXY_SECONDS": "90", "WAYBILL_REQUEST_SECONDS": "100"}).myproxy_seconds == 90
     assert load({"WAYBILL_REQUEST_SECONDS": "20"}).operation_seconds == 10

@@ -87,17 +87,19 @@ def waiting_keys(task_id: uuid.UUID, now: datetime | None) -> WaitingKeys | None
 
 
 class SchedulerSnapshot:
-    """The leases and the waiting tasks at one moment."""
+    """The leases and the waiting tasks at one moment; now None: by the database's clock."""
 
-    def __init__(self, now: datetime) -> None:
-        self._now = now
+    def __init__(self, now: datetime | None) -> None:
         self._held: list[uuid.UUID] = []
         self._running: Counter[Share] = Counter()
         self._used: Counter[uuid.UUID] = Counter()
         self._max: dict[uuid.UUID, int] = {}
         self._oldest: dict[uuid.UUID, tuple[uuid.UUID, int] | None] = {}
         silent: Counter[Share] = Counter()
-        for task_id, owner_id, type_, is_silent, sessions, *sides in query_rows(_LIVE, {"now": now}):
+        for time, task_id, owner_id, type_, is_silent, sessions, *sides in query_rows(_LIVE, {"now": now}):
+            self._now: datetime = time
+            if task_id is None:
+                continue
             self._held.append(task_id)
             silent[owner_id, type_] += is_silent
             self._running[owner_id, type_] += not is_silent or silent[owner_id, type_] > MAX_SILENT
@@ -190,13 +192,15 @@ class SchedulerSnapshot:
 
 
 _LIVE = """
-    SELECT t.id, t.owner_id, t.type, coalesce(t.nice_status = 'TIMEOUT' AND t.trouble->>'code' = 'TIMEOUT', FALSE),
+    SELECT now.time, t.id, t.owner_id, t.type,
+        coalesce(t.nice_status = 'TIMEOUT' AND t.trouble->>'code' = 'TIMEOUT', FALSE),
         l.sessions, s.id, s.max_sessions, d.id, d.max_sessions
-    FROM tasks_lease l
-    JOIN tasks_task t ON t.id = l.task_id
-    JOIN endpoints_endpoint s ON s.id = t.source_host_id
-    LEFT JOIN endpoints_endpoint d ON d.id = t.destination_host_id
-    WHERE l.worker <> '' AND l.expires_at > %(now)s"""
+    FROM (SELECT coalesce(%(now)s::timestamptz, clock_timestamp())) AS now(time)
+    LEFT JOIN (tasks_lease l
+        JOIN tasks_task t ON t.id = l.task_id
+        JOIN endpoints_endpoint s ON s.id = t.source_host_id
+    ) ON l.worker <> '' AND l.expires_at > now.time
+    LEFT JOIN endpoints_endpoint d ON d.id = t.destination_host_id"""
 
 _SOMEBODY = "SELECT %(owner)s::uuid AS owner_id, %(type)s::varchar AS type"
 #: All users with unfinished tasks: a loose index scan, which jumps from one user to the next.

@@ -9,13 +9,15 @@ lives who holds it. See docs/decisions/leases-and-fence.md.
 
 from __future__ import annotations
 
+import json
 import secrets
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import Enum
+from typing import Any, NamedTuple
 
 from django.conf import settings
 from django.db import connection, transaction
@@ -26,13 +28,13 @@ from endpoints.models import Endpoint
 from endpoints.network_use import limits
 from endpoints.registry import canonical_name
 from endpoints.sharing.access import Access
-from identity.clock import ClockReading, boottime, moment, read
+from identity.clock import ClockReading, boottime, read
 from identity.database_rows import execute, query_rows
-from transferapi.tasks import endpoint_failures, locks, moves, queries
+from transferapi.tasks import locks, moves, queries
 from transferapi.tasks.errors import LeaseLostError, StaleStateError
 from transferapi.tasks.events import NewEvent
 from transferapi.tasks.managers import pauses
-from transferapi.tasks.models import Event, Lease, PathMemory, Task
+from transferapi.tasks.models import Lease, Task
 from transferapi.tasks.records import HeartbeatReply, TaskEndpoint, TaskSpec
 from transferapi.tasks.states import Phase, TaskType
 
@@ -107,45 +109,77 @@ def acquire(
         return LeaseRefusal.NOT_RUNNABLE
     if keys.older >= MAX_PER_USER:
         return LeaseRefusal.QUOTA
+    turns = [f"turns of {keys.owner_id} {keys.type}", *(f"sessions of {host}" for host in keys.hosts)]
     limit = _limit_of_transaction()
     with transaction.atomic():
-        if limit:
-            execute(limit)
-        locks.take(f"turns of {keys.owner_id} {keys.type}", *(f"sessions of {host}" for host in keys.hosts))
-        task = Task.objects.get(pk=task_id)
-        if refusal := _refusal(task, moment(now)):
+        facts = _lock_and_read(task_id, turns, limit, now)
+        task = Task.objects.select_related("owner").filter(pk=task_id).first()
+        if facts is None or task is None:
+            return LeaseRefusal.NOT_RUNNABLE
+        if refusal := _refusal(task, facts):
             return refusal
-        lost = losses.read(task) if task.phase == Phase.RUNNING else None
-        # Only now: a new lease begins whole, however long the locks took.
-        reading = read(now)
-        if refusal := _held_after_all(task, lost, reading.time) or _put_off(task, lost, reading.time):
+        lost = None
+        if task.phase == Phase.RUNNING:
+            lost, facts = losses.read(task), facts._replace(reading=read(now))
+        if refusal := _held_after_all(task, lost, facts.time) or _put_off(task, lost, facts):
             return refusal
-        sessions = SchedulerSnapshot(reading.time).sessions_for(task_id, (task.owner_id, task.type))
+        sessions = SchedulerSnapshot(facts.time).sessions_for(task_id, (task.owner_id, task.type))
         if not sessions:
             return LeaseRefusal.QUOTA
         try:
-            return _take_if_permitted(task, lost, worker, sessions, reading, ttl)
+            return _take_if_permitted(task, lost, worker, sessions, facts, ttl)
         except StaleStateError:
             return LeaseRefusal.NOT_RUNNABLE
 
 
+class _Facts(NamedTuple):
+    """The facts about a waiting task that its lease depends on, at one time."""
+
+    #: Read after the locks: a new lease begins whole, however long they took.
+    reading: ClockReading
+    is_held: bool
+    is_stopped: bool
+    #: The codes among ONCE of the events that it has.
+    once: frozenset[str]
+    #: What is known of its pair of endpoints.
+    knowledge: dict[str, object]
+    #: One of its endpoints is known to fail.
+    is_failing: bool
+
+    @property
+    def time(self) -> datetime:
+        return self.reading.time
+
+
+def _lock_and_read(task_id: uuid.UUID, turns: Sequence[str], limit: str, now: datetime | None) -> _Facts | None:
+    """Take these locks, and then read the facts of the task, in one message; None: there is no such task."""
+    parameters = {"task": task_id, "now": now, "once": [*ONCE], "locks": locks.numbers(*turns)}
+    before = boottime()
+    rows = query_rows(f"{limit}{locks.TAKE}; {_FACTS}", parameters)
+    if not rows:
+        return None
+    [(time, held, stopped, once, knowledge, failing)] = rows
+    reading = ClockReading(time, before, boottime())
+    return _Facts(reading, bool(held), stopped, frozenset(once), json.loads(knowledge or "{}"), failing)
+
+
 def _take_if_permitted(
-    task: Task, lost: Loss | None, worker: str, sessions: int, reading: ClockReading, ttl: timedelta
+    task: Task, lost: Loss | None, worker: str, sessions: int, facts: _Facts, ttl: timedelta
 ) -> Grant | LeaseRefusal:
     queries.read_endpoints([task])
     ends = accesses(task)
     if isinstance(ends, AccessRefusal):
-        moves.fail(task.pk, moves.state_of(task), *ends, reading.time)
+        moves.fail(task.pk, moves.state_of(task), *ends, facts.time)
         return LeaseRefusal.NOT_PERMITTED
-    return _take(task, lost, ends, worker, sessions, reading, ttl)
+    return _take(task, lost, ends, worker, sessions, facts, ttl)
 
 
-def _refusal(task: Task, now: datetime) -> LeaseRefusal | None:
+def _refusal(task: Task, facts: _Facts) -> LeaseRefusal | None:
     if task.phase not in RUNNABLE:
         return LeaseRefusal.NOT_RUNNABLE
-    if _is_held(task, now):
+    if facts.is_held:
         return LeaseRefusal.HELD
-    return LeaseRefusal.NOT_DUE if task.next_run_at > now else None
+    return LeaseRefusal.NOT_DUE if task.next_run_at > facts.time else None
 
 
 def _is_held(task: Task, now: datetime) -> bool:
@@ -158,14 +192,15 @@ def _held_after_all(task: Task, lost: Loss | None, now: datetime) -> LeaseRefusa
     return LeaseRefusal.HELD if is_taken else None
 
 
-def _put_off(task: Task, lost: Loss | None, now: datetime) -> LeaseRefusal | None:
+def _put_off(task: Task, lost: Loss | None, facts: _Facts) -> LeaseRefusal | None:
     """Pause the task, or put it off, if it must not run now. Returns the reason, or None if it may run.
 
     A pause rule may have come while the task was queued, or since its worker was lost. A task with which several
     workers were lost in a row waits (`losses`).
     """
+    now = facts.time
     try:
-        if why := pauses.why(task, now):
+        if facts.is_stopped and (why := pauses.why(task, now)):
             moves.pause(task.pk, moves.state_of(task), why, now, lost.changes if lost else None)
             return LeaseRefusal.PAUSED
         if lost and losses.delay(lost.in_a_row):
@@ -182,11 +217,11 @@ def _take(
     ends: Mapping[Side, Access],
     worker: str,
     sessions: int,
-    reading: ClockReading,
+    facts: _Facts,
     ttl: timedelta,
 ) -> Grant:
     """Write the lease with a new epoch and move the task. Raises StaleStateError where it was ended meanwhile."""
-    now, nonce = reading.time, secrets.randbits(63)
+    now, nonce = facts.time, secrets.randbits(63)
     if lost is None:
         moves.move(task.pk, moves.QUEUED, moves.RUNNING, now=now)
     else:
@@ -202,13 +237,12 @@ def _take(
         "losses": lost.in_a_row if lost else None,
         "progress": losses.progress(task),
     })  # fmt: skip
-    spec, mark = _spec(task, sessions, nonce), LeaseEpoch.of(epoch, nonce)
+    spec, mark = _spec(task, sessions, nonce, facts), LeaseEpoch.of(epoch, nonce)
     grant = Grant(task.pk, mark, task.owner_id, spec, ends, lost is not None, task.trace_context)
-    return replace(grant, reading=reading)
+    return replace(grant, reading=facts.reading)
 
 
-def _spec(task: Task, sessions: int, nonce: int) -> TaskSpec:
-    there = frozenset(Event.objects.filter(task=task, code__in=ONCE).values_list("code", flat=True))
+def _spec(task: Task, sessions: int, nonce: int, facts: _Facts) -> TaskSpec:
     return TaskSpec(
         task_id=str(task.pk),
         is_delete=task.type == TaskType.DELETE,
@@ -219,14 +253,12 @@ def _spec(task: Task, sessions: int, nonce: int) -> TaskSpec:
         suspect_up_to=task.suspect_up_to,
         mark=losses.mark_of(task.pk, nonce),
         lost_marks=task.lost_marks.split(),
-        started="STARTED" in there,
+        started="STARTED" in facts.once,
         connection_failures=task.connection_failures,
-        knowledge=_knowledge(task),
-        troubled=task.nice_status is not None
-        or bool((task.trouble or {}).get("away"))
-        or endpoint_failures.are_failing(task.ends.values()),
+        knowledge=facts.knowledge,
+        troubled=task.nice_status is not None or bool((task.trouble or {}).get("away")) or facts.is_failing,
         relay_rate=settings.RELAY_SMALL_FILES_RATE,
-        warned=there,
+        warned=facts.once,
     )
 
 
@@ -242,11 +274,6 @@ def _endpoint(endpoint: Endpoint) -> TaskEndpoint:
         streamed=protocol is not None and protocol.streamed,
         **limits(host)._asdict(),
     )
-
-
-def _knowledge(task: Task) -> dict[str, object]:
-    pair = PathMemory.objects.filter(source=task.source_host_id, destination=task.destination_host_id)
-    return pair.values_list("knowledge", flat=True).first() or {}
 
 
 _TAKE = """
@@ -265,7 +292,7 @@ def heartbeat(task_id: uuid.UUID, epoch: int, *, ttl: timedelta = TTL, now: date
     of the same worker nor for the database's disk: a crash of the database may take the last heartbeat back, and its
     restart lasts longer than the lease.
     """
-    rows = query_rows(_NOT_DURABLE + _BEAT, {**_key(task_id, epoch), "ttl": ttl, "now": now})
+    rows = query_rows(NOT_DURABLE + _BEAT, {**_key(task_id, epoch), "ttl": ttl, "now": now})
     if not rows:
         raise LeaseLostError(task_id, epoch)
     return HeartbeatReply(*rows[0])
@@ -276,7 +303,8 @@ def _key(task_id: uuid.UUID, epoch: int) -> dict[str, object]:
     return {"task": task_id, "epoch": int(epoch), "nonce": epoch.nonce if isinstance(epoch, LeaseEpoch) else None}
 
 
-_NOT_DURABLE = "SET LOCAL synchronous_commit TO off; "
+#: Before a statement: the transaction does not wait for the disk of the database.
+NOT_DURABLE = "SET LOCAL synchronous_commit TO off; "
 _NOW = "coalesce(%(now)s::timestamptz, clock_timestamp())"
 _MINE = """l.task_id = %(task)s AND l.epoch = %(epoch)s
         AND l.nonce IS NOT DISTINCT FROM coalesce(%(nonce)s::bigint, l.nonce) AND l.worker <> ''"""
@@ -285,6 +313,13 @@ _BEAT = f"""
     UPDATE tasks_lease l SET expires_at = {_NOW} + %(ttl)s FROM tasks_task t
     WHERE {_HELD} AND t.id = l.task_id
     RETURNING t.cancel_requested_at IS NOT NULL, t.deadline, {pauses.stopped(_NOW)}, {_NOW}"""  # noqa: S608 (constants)
+_FACTS = f"""
+    SELECT {_NOW}, l.worker <> '' AND l.expires_at > {_NOW}, {pauses.stopped(_NOW)},
+        ARRAY(SELECT e.code FROM tasks_event e WHERE e.task_id = t.id AND e.code = ANY(%(once)s)),
+        (SELECT m.knowledge FROM tasks_pathmemory m
+            WHERE m.source_id = t.source_host_id AND m.destination_id = t.destination_host_id),
+        EXISTS (SELECT FROM tasks_endpointfailure f WHERE f.endpoint_id IN (t.source_host_id, t.destination_host_id))
+    FROM tasks_task t LEFT JOIN tasks_lease l ON l.task_id = t.id WHERE t.id = %(task)s"""  # noqa: S608 (constants)
 #: For one transaction of the worker at a time.
 _BATCHES = "SELECT pg_advisory_xact_lock(%(batches)s)"
 _HOLD = f"SELECT {_NOW}, l.expires_at FROM tasks_lease l WHERE {_HELD}"  # noqa: S608
@@ -320,7 +355,7 @@ def hold(task_id: uuid.UUID, epoch: int, now: datetime | None = None, *, to_end:
     worker has it: the lock of an older version's `acquire` does not exclude this one.
     """
     key = {**_key(task_id, epoch), "now": now, "batches": locks.number(f"batches of {task_id}")}
-    before = _limit_of_transaction() + _BY_INDEXES + ("" if to_end else _NOT_DURABLE)
+    before = _limit_of_transaction() + _BY_INDEXES + ("" if to_end else NOT_DURABLE)
     lock = "FOR NO KEY UPDATE" if to_end else "FOR KEY SHARE"
     with transaction.atomic():
         begun = boottime()
@@ -335,6 +370,22 @@ def hold(task_id: uuid.UUID, epoch: int, now: datetime | None = None, *, to_end:
             raise LeaseLostError(task_id, epoch)
 
 
+def read_held(
+    task_id: uuid.UUID, epoch: int, query: str, parameters: Mapping[str, object], now: datetime | None = None
+) -> list[tuple[Any, ...]]:
+    """The rows of a query under the lease, in one message to the database. Raises LeaseLostError.
+
+    query: its first column is never NULL. It may name `%(task)s` and the time, `lease.now`. The rows are those after
+    all transactions of this worker that have begun before, and nobody else has the task while they are read.
+    """
+    key = {**parameters, **_key(task_id, epoch), "now": now, "batches": locks.number(f"batches of {task_id}")}
+    held = f"({_HOLD} FOR KEY SHARE) AS lease(now, expires_at)"
+    rows = query_rows(f"{_BY_INDEXES}{_BATCHES}; SELECT row.* FROM {held} LEFT JOIN LATERAL ({query}) row ON TRUE", key)  # noqa: S608
+    if not rows:
+        raise LeaseLostError(task_id, epoch)
+    return [row for row in rows if row[0] is not None]
+
+
 def next_runnable(limit: int = 100, now: datetime | None = None) -> Runnable:
     """Tasks that `acquire` would grant, in their order; for the sweep and the end of a slice."""
-    return SchedulerSnapshot(moment(now)).next(limit)
+    return SchedulerSnapshot(now).next(limit)

@@ -11,12 +11,12 @@ from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any
 
-from identity.database_rows import execute, query_rows
+from identity.database_rows import execute
 from transferapi.tasks.records import Checksum, FileRow, SettledFile, TaskCounts
 
 from . import arrays
 from .arrays import ARRIVED_ROWS, PENDING_ROWS, decoded, encoded
-from .leases import hold
+from .leases import hold, read_held
 
 #: `counts` counts pending files up to here: the engine needs to know whether there are any, and roughly how many.
 PENDING_COUNTED = 10_000
@@ -29,9 +29,8 @@ def pending(
 
     Of those whose backoff is over, only the `limit` that have been due for longest are considered.
     """
-    with hold(task_id, epoch, now) as now:
-        parameters = {"task": task_id, "now": now, "exclude": [*exclude], "limit": limit}
-        return [_file_row(row) for row in query_rows(_PENDING, parameters)]
+    rows = read_held(task_id, epoch, _PENDING, {"exclude": [*exclude], "limit": limit}, now)
+    return [_file_row(row) for row in rows]
 
 
 def begun(task_id: uuid.UUID, epoch: int, limit: int, now: datetime | None = None) -> list[FileRow]:
@@ -39,8 +38,7 @@ def begun(task_id: uuid.UUID, epoch: int, limit: int, now: datetime | None = Non
 
     Those with a recorded path or with ranges come first.
     """
-    with hold(task_id, epoch, now):
-        return [_file_row(row) for row in query_rows(_BEGUN, {"task": task_id, "limit": limit})]
+    return [_file_row(row) for row in read_held(task_id, epoch, _BEGUN, {"limit": limit}, now)]
 
 
 def write_temporary_paths(
@@ -69,10 +67,8 @@ def arrived(
     task_id: uuid.UUID, epoch: int, after: int, up_to: int, limit: int, now: datetime | None = None
 ) -> list[SettledFile]:
     """Files with ids in (after, up_to] that have arrived where the destination may have had an entry, in order."""
-    with hold(task_id, epoch, now):
-        rows = query_rows(_ARRIVED, {"task": task_id, "after": after, "up_to": up_to, "limit": limit})
-        files = [_file_row(row) for row in rows]
-        return [SettledFile(file, 0, checksum=file.checksum) for file in files]
+    rows = read_held(task_id, epoch, _ARRIVED, {"after": after, "up_to": up_to, "limit": limit}, now)
+    return [SettledFile(file, 0, checksum=file.checksum) for file in map(_file_row, rows)]
 
 
 def send_again(task_id: uuid.UUID, epoch: int, files: Sequence[FileRow], now: datetime | None = None) -> None:
@@ -83,9 +79,8 @@ def send_again(task_id: uuid.UUID, epoch: int, files: Sequence[FileRow], now: da
 
 def counts(task_id: uuid.UUID, epoch: int, now: datetime | None = None) -> TaskCounts:
     """The work that the task has left."""
-    with hold(task_id, epoch, now):
-        [row] = query_rows(_COUNTS, {"task": task_id, "most": PENDING_COUNTED})
-        return TaskCounts(*row)
+    [row] = read_held(task_id, epoch, _COUNTS, {"most": PENDING_COUNTED}, now)
+    return TaskCounts(*row)
 
 
 def _file_row(row: tuple[Any, ...]) -> FileRow:
@@ -111,8 +106,8 @@ def _file_row(row: tuple[Any, ...]) -> FileRow:
 
 
 _COLUMNS = """id, item_id, source_path, destination_path, size, kind, attempts, ranges, temporary_path,
-        id <= (SELECT suspect_up_to FROM tasks_task WHERE id = %(task)s), modified, link_target,
-        checksum_algorithm, checksum, absent, error_code"""
+        id <= (SELECT suspect_up_to FROM tasks_task WHERE id = %(task)s) AS suspect, modified,
+        link_target, checksum_algorithm, checksum, absent, error_code"""
 
 _PENDING = f"""
     (SELECT {_COLUMNS} FROM tasks_file
@@ -120,7 +115,7 @@ _PENDING = f"""
     ORDER BY size, id LIMIT %(limit)s)
     UNION ALL
     (SELECT {_COLUMNS} FROM tasks_file
-    WHERE task_id = %(task)s AND state = 0 AND next_try_at <= %(now)s AND id <> ALL(%(exclude)s::bigint[])
+    WHERE task_id = %(task)s AND state = 0 AND next_try_at <= lease.now AND id <> ALL(%(exclude)s::bigint[])
     ORDER BY next_try_at LIMIT %(limit)s)
     ORDER BY size, id LIMIT %(limit)s"""  # noqa: S608 (constants)
 

@@ -10,8 +10,8 @@ import uuid
 from datetime import datetime
 
 from endpoints.registry import canonical_name
-from transferapi.tasks import events, queries
-from transferapi.tasks.models import Event, Task
+from transferapi.tasks import events
+from transferapi.tasks.models import WITH_ENDS, Event, Task
 from transferapi.tasks.records import (
     AUTHENTICATED,
     CLEAR,
@@ -45,12 +45,11 @@ _TEXTS = {
 def note(task_id: uuid.UUID, epoch: int, held: DataProtection, now: datetime | None = None) -> None:
     """Record the protection of a lane, with an event, where no earlier lane was as weak. Raises LeaseLostError."""
     with hold(task_id, epoch, now) as now:
-        task = Task.objects.get(pk=task_id)
-        known = task.data_protection
-        if known in LEVELS and LEVELS.index(known) <= LEVELS.index(held.level):
+        as_weak = LEVELS[: LEVELS.index(held.level) + 1]
+        rows = Task.objects.filter(pk=task_id).exclude(data_protection__in=as_weak)
+        if not rows.update(data_protection=held.level):
             return
-        Task.objects.filter(pk=task_id).update(data_protection=held.level)
-        text = _TEXTS[held.level].format(why=_why(task, held) if held.level == CLEAR else "")
+        text = _TEXTS[held.level].format(why=_why(task_id, held) if held.level == CLEAR else "")
         events.append(task_id, [events.NewEvent(CODE, text, held.raw)], now)
 
 
@@ -63,9 +62,9 @@ def note_way(task_id: uuid.UUID, epoch: int, way: DataWay, now: datetime | None 
             events.append_bounded(task_id, [events.NewEvent(WAY_CODE, _WAY_TEXTS[way.way], way.why)], now)
 
 
-def _why(task: Task, held: DataProtection) -> str:
+def _why(task_id: uuid.UUID, held: DataProtection) -> str:
     """A sentence about the side that prevents protection, with the remedy."""
-    queries.read_endpoints([task])
+    task = Task.objects.select_related(*WITH_ENDS).get(pk=task_id)
     end = task.ends.get(held.side)
     one = f"the server of {canonical_name(end)} (the {held.side})" if end else "one server"
     return f"{one} {held.why}.{' ' if held.remedy else ''}{held.remedy}"

@@ -11,19 +11,18 @@ import json
 import uuid
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
-
-from django.db.models import F
+from typing import NamedTuple
 
 from endpoints.gridftp.faults import Fault, FaultError, Kind, Side
 from identity.database_rows import execute, query_rows
-from transferapi.tasks.models import File, Task
+from transferapi.tasks.models import File
 from transferapi.tasks.records import Checksum, FileRow, FoundFile, ItemRow
 from transferapi.tasks.states import FileKind, FileState
 from transferapi.tasks.upkeep import space
 
 from . import arrays
 from .arrays import FILES_BY_KEY, UNSCANNED_ROWS, decoded, encoded
-from .leases import hold
+from .leases import hold, read_held
 
 #: The advice of the fault where two sources have one destination.
 TWO_SOURCES = "Two sources would be written to this path; change one of the items."
@@ -36,8 +35,8 @@ def unscanned(
     task_id: uuid.UUID, epoch: int, limit: int, exclude: Collection[int] = (), now: datetime | None = None
 ) -> list[ItemRow]:
     """Items whose scan is not complete and whose next try is due, in the user's order."""
-    with hold(task_id, epoch, now) as now:
-        return [_item_row(*row) for row in query_rows(_UNSCANNED, [task_id, now, [*exclude], limit])]
+    rows = read_held(task_id, epoch, _UNSCANNED, {"exclude": [*exclude], "limit": limit}, now)
+    return [_item_row(*row) for row in rows]
 
 
 def add_found(
@@ -93,9 +92,7 @@ def item_scanned(
 ) -> None:
     """Mark the item as scanned; a second call changes nothing."""
     with hold(task_id, epoch, now) as now:
-        _mark_scanned(
-            task_id, [item_id], now, directories=F("directories") + directories, symlinks=F("symlinks") + symlinks
-        )
+        _count_found(task_id, (), now, _Scanned([item_id], directories, symlinks))
 
 
 def file_items_scanned(
@@ -108,16 +105,17 @@ def file_items_scanned(
 ) -> list[FileRow]:
     """`add_found` and `item_scanned` for items that are one file, or one kept link, each. Raises as `add_found`."""
     with hold(task_id, epoch, now) as now:
-        rows = _insert_found(task_id, [(item.id, file) for item, file in found], now, durable=durable)
         links = sum(file.link_target is not None for _, file in found)
-        _mark_scanned(task_id, [item.id for item, _ in found], now, symlinks=F("symlinks") + links)
-        return rows
+        scanned = _Scanned([item.id for item, _ in found], symlinks=links)
+        return _insert_found(task_id, [(item.id, file) for item, file in found], now, durable=durable, scanned=scanned)
 
 
-def _mark_scanned(task_id: uuid.UUID, item_ids: Sequence[int], now: datetime, **counters: object) -> None:
-    changed = execute(_SCANNED, {"task": task_id, "now": now, "ids": arrays.integers(item_ids)})
-    if changed:
-        Task.objects.filter(pk=task_id).update(items_scanned=F("items_scanned") + changed, **counters)
+class _Scanned(NamedTuple):
+    """Items whose scan is complete, and what it has found besides files. An item that was complete counts nothing."""
+
+    item_ids: Sequence[int] = ()
+    directories: int = 0
+    symlinks: int = 0
 
 
 def file_key(path: str) -> bytes:
@@ -131,13 +129,15 @@ def file_key(path: str) -> bytes:
     return folder + hashlib.blake2b(octets, digest_size=12).digest()
 
 
-def _insert_found(task_id: uuid.UUID, found: Sequence[_Found], now: datetime, *, durable: bool) -> list[FileRow]:
+def _insert_found(
+    task_id: uuid.UUID, found: Sequence[_Found], now: datetime, *, durable: bool, scanned: _Scanned | None = None
+) -> list[FileRow]:
     by_key = _by_key(found)
     if durable:
         execute("SET LOCAL synchronous_commit TO on")
     new = _insert(task_id, by_key, now)
     _check_same_sources(task_id, by_key, new)
-    _count_found(task_id, [by_key[key][1] for key in new])
+    _count_found(task_id, [by_key[key][1] for key in new], now, scanned or _Scanned())
     return [_file_row(new[key], *one) for key, one in by_key.items() if key in new and not one[1].skipped]
 
 
@@ -154,15 +154,21 @@ def _ambiguous(path: str) -> FaultError:
     return FaultError(Fault(Kind.AMBIGUOUS_PATH, Side.DESTINATION, retryable=False, advice=TWO_SOURCES, raw=path))
 
 
-def _count_found(task_id: uuid.UUID, written: Sequence[FoundFile]) -> None:
+def _count_found(task_id: uuid.UUID, written: Sequence[FoundFile], now: datetime, scanned: _Scanned) -> None:
     octets = sum(space.octets(file.source_path, file.destination_path, file.link_target) for file in written)
     space.take(task_id, len(written), octets)
     files = [file for file in written if file.kind == FileKind.FILE]
-    if files:
-        skipped = sum(file.skipped for file in files)
-        size = sum(file.size for file in files if not file.skipped)
-        checksummed = sum(file.checksummed for file in files)
-        execute(_COUNT_FOUND, [len(files), skipped, size, checksummed, task_id])
+    if files or scanned.item_ids:
+        execute(_COUNT_FOUND, {
+            **scanned._asdict(),
+            "item_ids": arrays.integers(scanned.item_ids),
+            "task": task_id,
+            "now": now,
+            "files": len(files),
+            "skipped": sum(file.skipped for file in files),
+            "size": sum(file.size for file in files if not file.skipped),
+            "checksummed": sum(file.checksummed for file in files),
+        })  # fmt: skip
 
 
 def _file_row(id_: int, item_id: int, file: FoundFile) -> FileRow:
@@ -233,9 +239,9 @@ def _item_row(
 
 _UNSCANNED = """
     SELECT id, source_path, destination_path, recursive, attempts, extra FROM tasks_item
-    WHERE task_id = %s AND scanned_at IS NULL AND (next_try_at IS NULL OR next_try_at <= %s)
-        AND id <> ALL(%s::bigint[])
-    ORDER BY position LIMIT %s"""
+    WHERE task_id = %(task)s AND scanned_at IS NULL AND (next_try_at IS NULL OR next_try_at <= lease.now)
+        AND id <> ALL(%(exclude)s::bigint[])
+    ORDER BY position LIMIT %(limit)s"""
 
 _ITEMS = """
     SELECT id, source_path, destination_path, recursive, attempts, extra FROM tasks_item
@@ -264,16 +270,20 @@ _OTHER_SOURCE = f"""
     SELECT given.key FROM given {FILES_BY_KEY}
     WHERE known.key = given.key AND known.source_path <> given.source LIMIT 1"""  # noqa: S608
 
-_SCANNED = f"""
+#: A server may claim exabytes for each of its files: the sum stops at the largest bigint.
+_COUNT_FOUND = f"""
     WITH given AS MATERIALIZED (
-        SELECT * FROM unnest(%(ids)s::bigint[]) AS given(id)
+        SELECT * FROM unnest(%(item_ids)s::bigint[]) AS given(id)
     ), old AS MATERIALIZED (
         SELECT * FROM given {UNSCANNED_ROWS}
+    ), scanned AS (
+        UPDATE tasks_item new SET scanned_at = %(now)s, next_try_at = NULL FROM old WHERE new.ctid = old.place
+        RETURNING new.id
     )
-    UPDATE tasks_item new SET scanned_at = %(now)s, next_try_at = NULL FROM old WHERE new.ctid = old.place"""  # noqa: S608
-
-#: A server may claim exabytes for each of its files: the sum stops at the largest bigint.
-_COUNT_FOUND = """
-    UPDATE tasks_task SET files = files + %s, files_skipped = files_skipped + %s,
-        bytes_total = least(bytes_total + %s::numeric, 9223372036854775807),
-        bytes_checksummed = least(bytes_checksummed + %s::numeric, 9223372036854775807) WHERE id = %s"""
+    UPDATE tasks_task SET files = files + %(files)s, files_skipped = files_skipped + %(skipped)s,
+        bytes_total = least(bytes_total + %(size)s::numeric, 9223372036854775807),
+        bytes_checksummed = least(bytes_checksummed + %(checksummed)s::numeric, 9223372036854775807),
+        items_scanned = items_scanned + done.items,
+        directories = directories + CASE WHEN done.items > 0 THEN %(directories)s ELSE 0 END,
+        symlinks = symlinks + CASE WHEN done.items > 0 THEN %(symlinks)s ELSE 0 END
+    FROM (SELECT count(*) AS items FROM scanned) AS done WHERE id = %(task)s"""  # noqa: S608

@@ -8,7 +8,7 @@ from __future__ import annotations
 import uuid
 from datetime import datetime
 
-from django.db.models import Count
+from django.db.models import Count, Exists, OuterRef
 
 from endpoints.gridftp.faults import Fault
 from transferapi.tasks import events, moves
@@ -26,8 +26,9 @@ MAX_PATH, MAX_REASON = 200, 300
 def finish(task_id: uuid.UUID, epoch: int, now: datetime | None = None) -> None:
     """End the task: SUCCEEDED where no file failed, else FAILED. Raises ValueError while files or items are left."""
     with hold(task_id, epoch, now, to_end=True) as now:
-        task = Task.objects.select_for_update().get(pk=task_id)
-        if task.is_scanning or _has_pending_files(task_id):
+        rows = Task.objects.select_for_update().annotate(has_pending_files=_HAS_PENDING_FILES)
+        task = rows.get(pk=task_id)
+        if task.is_scanning or task.has_pending_files:
             raise ValueError(f"task {task_id} is not done: files or items are left")
         if task.skipped_errors:
             events.append(task_id, [_passed_over(task.skipped_errors)], now)
@@ -38,10 +39,9 @@ def finish(task_id: uuid.UUID, epoch: int, now: datetime | None = None) -> None:
             moves.move(task_id, moves.RUNNING, moves.SUCCEEDED, now=now, event=event, changes=moves.NO_TROUBLE)
 
 
-def _has_pending_files(task_id: uuid.UUID) -> bool:
-    """Asked of each of the two partial indexes: without them, all files that are done would be read."""
-    pending = File.objects.filter(task=task_id, state=FileState.PENDING)
-    return pending.filter(next_try_at=None).exists() or pending.exclude(next_try_at=None).exists()
+_PENDING = File.objects.filter(task=OuterRef("pk"), state=FileState.PENDING)
+#: Asked of each of the two partial indexes: without them, all files that are done would be read.
+_HAS_PENDING_FILES = Exists(_PENDING.filter(next_try_at=None)) | Exists(_PENDING.exclude(next_try_at=None))
 
 
 def _passed_over(count: int) -> events.NewEvent:
