@@ -70,11 +70,10 @@ def prepare(
         listing_seconds=settings.LISTING_SECONDS,
     )
     beats = [access_guard.refresh for access_guard in guards.values()]
-    beats += [rate.refresh] if rate is not None else []
     assert grant.reading is not None, "acquire has read it"
     clock = SystemClock(grant.reading)
     kinds = (address_gate.kind(ends.get(Side.SOURCE)), address_gate.kind(ends.get(Side.DESTINATION)))
-    store = PostgresTaskStore(grant, beats, kinds, trace, clock)
+    store = PostgresTaskStore(grant, beats, kinds, trace, clock, rate)
     slice_ = run_slice(
         spec,
         store,

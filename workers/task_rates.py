@@ -16,6 +16,8 @@ class TaskRate:
         self.pacer = Pacer()
         self._grant = grant
         self._rate: Rate | None = None
+        #: Something has limited this slice: its goodput says nothing about the servers.
+        self.was_limited = False
         #: The task has the event already.
         self._reported = bandwidth.CODE in grant.spec.warned
 
@@ -27,6 +29,7 @@ class TaskRate:
         except LookupError:
             # Another worker has the task, or will have it: the next heartbeat says so.
             return
+        self.was_limited = self.was_limited or self._rate is not None
         self.pacer.change(self._rate.octets if self._rate else None)
         if self._rate and self.pacer.how and not self._reported:
             bandwidth.report(self._grant.task_id, self._grant.epoch, self._rate, self.pacer.how)
