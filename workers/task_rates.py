@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from transferapi.tasks.fair_rates import Rate
+from transferapi.tasks.fair_rates import FairRate
 from transferapi.tasks.worker import bandwidth
 from transferapi.tasks.worker.leases import Grant
 
@@ -15,7 +15,7 @@ class TaskRate:
     def __init__(self, grant: Grant) -> None:
         self.pacer = Pacer()
         self._grant = grant
-        self._rate: Rate | None = None
+        self._rate: FairRate | None = None
         #: Something has limited this slice: its goodput says nothing about the servers.
         self.was_limited = False
         #: The task has the event already.

@@ -16,7 +16,7 @@ NORMAL, BACKGROUND = 10.0, 1.0
 #: connections stay open, and it ends some day.
 FLOOR = 256 * 1024
 
-#: What limits a transfer, `Rate.by`: its own option, a limit of its source or of its destination, or others' priority.
+#: What limits a transfer, `FairRate.by`: its own option, a limit of its source or of its destination, or others' priority.
 TASK, SOURCE, DESTINATION, PRIORITY = "task", "source", "destination", "priority"
 
 
@@ -42,7 +42,7 @@ class Limit(NamedTuple):
     peer: str | None = None
 
 
-class Rate(NamedTuple):
+class FairRate(NamedTuple):
     """octets a second that a transfer may move now, and what limits it to that."""
 
     octets: float
@@ -56,21 +56,21 @@ class _Bound(NamedTuple):
     by: Mapping[str, str]
 
 
-def fair_rates(flows: Collection[Flow], limits: Iterable[Limit]) -> dict[str, Rate]:
+def fair_rates(flows: Collection[Flow], limits: Iterable[Limit]) -> dict[str, FairRate]:
     """The rates of those flows that anything limits, by their ids."""
     weights = {flow.id: BACKGROUND if flow.background else NORMAL for flow in flows}
     bounds = [bound for bound in (*_own(flows), *_of_endpoints(flows, limits)) if bound.flows]
-    found: dict[str, Rate] = {}
+    found: dict[str, FairRate] = {}
     while bounds:
         # The share of each unit of weight at which the first limit is reached.
         share, bound = min(((_share(one, weights, found), one) for one in bounds), key=lambda pair: pair[0])
         for id_ in bound.flows - found.keys():
-            found[id_] = Rate(share * weights[id_], bound.by[id_])
+            found[id_] = FairRate(share * weights[id_], bound.by[id_])
         bounds = [one for one in bounds if one.flows - found.keys()]
     return found
 
 
-def _share(bound: _Bound, weights: Mapping[str, float], found: Mapping[str, Rate]) -> float:
+def _share(bound: _Bound, weights: Mapping[str, float], found: Mapping[str, FairRate]) -> float:
     left = bound.rate - sum(found[id_].octets for id_ in bound.flows if id_ in found)
     return max(0.0, left) / sum(weights[id_] for id_ in bound.flows if id_ not in found)
 

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from transferapi.tasks.fair_rates import FLOOR, Flow, Limit, Rate, fair_rates
+from transferapi.tasks.fair_rates import FLOOR, FairRate, Flow, Limit, fair_rates
 
 A, B, C, D = "a", "b", "c", "d"
 MB = 1_000_000
@@ -44,7 +44,7 @@ def test_it_is_said_what_limits() -> None:
     assert {id_: rate.by for id_, rate in found.items()} == {
         "1": "source", "2": "destination", "3": "task", "4": "priority",
     }  # fmt: skip
-    assert found["3"] == Rate(5000, "task")
+    assert found["3"] == FairRate(5000, "task")
 
 
 def test_a_limit_for_a_peer_holds_for_that_pair_in_both_directions() -> None:

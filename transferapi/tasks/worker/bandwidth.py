@@ -16,7 +16,7 @@ from endpoints import bandwidth
 from endpoints.sharing.access import Access
 from identity.database_rows import query_rows
 from transferapi.tasks.events import NewEvent
-from transferapi.tasks.fair_rates import DESTINATION, PRIORITY, SOURCE, TASK, Flow, Limit, Rate, fair_rates
+from transferapi.tasks.fair_rates import DESTINATION, PRIORITY, SOURCE, TASK, FairRate, Flow, Limit, fair_rates
 from transferapi.tasks.records import BACKGROUND, TaskSpec
 
 from . import measurements
@@ -42,7 +42,7 @@ def can_be_limited(spec: TaskSpec, accesses: Mapping[Any, Access]) -> bool:
     return not spec.is_delete and bool(asked or any(access.host.bandwidth_limits for access in accesses.values()))
 
 
-def read(task_id: uuid.UUID, noted: int | None, now: datetime | None = None) -> Rate | None:
+def read(task_id: uuid.UUID, noted: int | None, now: datetime | None = None) -> FairRate | None:
     """The rate of this task, which runs; None: nothing limits it. noted: the rate of before, for its document.
 
     One statement. Raises LookupError where the task does not run any more.
@@ -81,7 +81,7 @@ _READ = """
         OR t.destination_host_id IN (me.source_host_id, me.destination_host_id))"""
 
 
-def report(task_id: uuid.UUID, epoch: int, rate: Rate, how: str) -> None:
+def report(task_id: uuid.UUID, epoch: int, rate: FairRate, how: str) -> None:
     """The event that says by what the task is limited, and how it is held to that. Raises LeaseLostError."""
     details = {"bytes_per_second": int(rate.octets), "limited_by": rate.by, "how": _HOW.get(how, how)}
     measurements.add_event(task_id, epoch, NewEvent(CODE, _WHY[rate.by], details))
