@@ -21,7 +21,7 @@ from zoneinfo import ZoneInfo
 from identity.error_categories import InvalidFieldError
 
 #: Octets a second, of an endpoint and of a task.
-LOWEST_RATE, HIGHEST_RATE = 1_000, 10**12
+LOWEST_RATE, HIGHEST_RATE = 100_000, 10**12
 #: Rows of one endpoint: workers read all of them each second.
 MOST_ROWS = 32
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
@@ -37,9 +37,9 @@ def checked(field: str, value: object) -> list[Row]:
     return [_row(f"{field}[{number}]", row) for number, row in enumerate(rows)]
 
 
-def in_force(rows: Iterable[Mapping[str, Any]], now: datetime) -> list[Mapping[str, Any]]:
+def in_force(rows: Iterable[object], now: datetime) -> list[Mapping[str, Any]]:
     """The rows that hold at this moment, which is aware. Rows that a newer version wrote otherwise are passed over."""
-    return [row for row in rows if isinstance(row.get("limit"), int) and _holds(row, now)]
+    return [row for row in rows if isinstance(row, Mapping) and isinstance(row.get("limit"), int) and _holds(row, now)]
 
 
 def row_of_text(field: str, text: str) -> Row:

@@ -10,6 +10,7 @@ is measured at the destination's disk, over the last `--seconds` of the transfer
 from __future__ import annotations
 
 import argparse
+import shutil
 import statistics
 import subprocess
 import sys
@@ -46,10 +47,12 @@ class Pair:
     def begin(self, user: Api | None = None, **options: object) -> Running:
         """A task of this user, of the sample user if None, which has begun to write its file."""
         self._copies += 1
-        user, copy = user or self.api, self.root / "to" / str(self._copies)
-        source = f"{self.root}/from/file"
-        task_id = user.transfer(self.source, source, self.destination, str(copy), recursive=False, **options)
-        running = Running(user, task_id, copy)
+        user, folder = user or self.api, self.root / "to" / str(self._copies)
+        folder.mkdir()
+        hand_over(folder, stop_at=self.root.parent)
+        paths = f"{self.root}/from/file", f"{folder}/file"
+        task_id = user.transfer(self.source, paths[0], self.destination, paths[1], recursive=False, **options)
+        running = Running(user, task_id, folder)
         end = time.monotonic() + BEGIN_SECONDS
         while not running.octets():
             if time.monotonic() > end:
@@ -59,20 +62,20 @@ class Pair:
 
 
 class Running(NamedTuple):
-    """A task under way, and the file that it writes."""
+    """A task under way, and the folder in which it writes its file, under a name of its own."""
 
     api: Api
     task_id: str
-    copy: Path
+    folder: Path
 
     def octets(self) -> int:
-        """The octets of the file on the disk: in parts it has its size only at the end."""
-        return self.copy.stat().st_blocks * 512 if self.copy.exists() else 0
+        """The octets of the file on the disk."""
+        return sum(path.stat().st_blocks * 512 for path in self.folder.iterdir())
 
     def end(self) -> None:
         self.api.call("POST", f"/task/{self.task_id}/cancel")
         self.api.wait(self.task_id)
-        self.copy.unlink(missing_ok=True)
+        shutil.rmtree(self.folder)
 
 
 def user_of(api: Api, name: str) -> Api:

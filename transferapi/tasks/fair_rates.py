@@ -15,8 +15,11 @@ NORMAL, BACKGROUND = 10.0, 1.0
 #: Octets a second at most of a transfer in the background, while a normal one runs at one of its endpoints: its
 #: connections stay open, and it ends some day.
 FLOOR = 256 * 1024
+#: Octets a second that each transfer has at least, also where many share a low limit: with less, a file would not get
+#: over the end of a slice, of which the first `slots.HEAD` octets are not trusted.
+LEAST = 32_000
 
-#: What limits a transfer, `FairRate.by`: its own option, a limit of its source or of its destination, or others' priority.
+#: Values of `FairRate.by`, the cause of a rate: its own option, a limit of its source or destination, or others' priority.
 TASK, SOURCE, DESTINATION, PRIORITY = "task", "source", "destination", "priority"
 
 
@@ -65,7 +68,7 @@ def fair_rates(flows: Collection[Flow], limits: Iterable[Limit]) -> dict[str, Fa
         # The share of each unit of weight at which the first limit is reached.
         share, bound = min(((_share(one, weights, found), one) for one in bounds), key=lambda pair: pair[0])
         for id_ in bound.flows - found.keys():
-            found[id_] = FairRate(share * weights[id_], bound.by[id_])
+            found[id_] = FairRate(max(LEAST, share * weights[id_]), bound.by[id_])
         bounds = [one for one in bounds if one.flows - found.keys()]
     return found
 
@@ -92,7 +95,7 @@ def _of_endpoints(flows: Collection[Flow], limits: Iterable[Limit]) -> Iterable[
 
 
 def _side(flow: Flow, limit: Limit) -> str:
-    """The side of the flow that the limit is of; "": it does not concern the flow."""
+    """The side of the flow that the limit is of; "" if it does not concern the flow."""
     if limit.endpoint not in (flow.source, flow.destination):
         return ""
     if limit.peer is not None and limit.peer not in (flow.source, flow.destination, *flow.names):

@@ -157,6 +157,8 @@ class PacedLane:
             # Without its name, or without the certainty of it.
             one.give_up()
             event = one.outcome()
+        if isinstance(event, FileRefused | FileReturned) and one.file.temporary_path:
+            event = event._replace(begun=False)
         if isinstance(event, FileRefused):
             if event.fault.kind is Kind.FILE_SIZE_CHANGED:
                 self._in_parts = False
@@ -196,7 +198,7 @@ class PacedLane:
             self._tell(FileProgress(one.file, on_disk))
 
     def _trusted(self, ranges: RangeSet | None) -> RangeSet:
-        """What is continued after an interruption: a lost server process may spoil the head of the file."""
+        """The ranges that are continued after an interruption: a lost server process may spoil the head of the file."""
         return ranges.beyond(self._head) if ranges else RangeSet()
 
     def _tell(self, *events: FileEvent) -> None:

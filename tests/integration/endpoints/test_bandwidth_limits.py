@@ -59,7 +59,7 @@ def test_only_managers_set_them(alice: User, bob: User, charlie: User, ep1: Endp
 def test_a_shared_endpoint_has_those_of_its_host(alice: User, ep1: Endpoint) -> None:
     Api(alice).put("/endpoint/ep1", {"bandwidth_limits": LIMITS})
     share = make_share(ep1, "share")
-    refused = Api(alice).put(f"/endpoint/{share.pk}", {"bandwidth_limits": [{"limit": 10_000}]})
+    refused = Api(alice).put(f"/endpoint/{share.pk}", {"bandwidth_limits": [{"limit": 1_000_000}]})
     assert_error(refused, 400, "ClientError.BadRequest")
     assert Api(alice).get(f"/endpoint/{share.pk}").body["bandwidth_limits"] == LIMITS
     assert limits(share) == []

@@ -24,18 +24,18 @@ def holds(at: str, **fields: Any) -> bool:
 @pytest.mark.parametrize(
     ("value", "place"),
     [
-        ("5", ""), ({"limit": 5000}, ""), ([5000], "[0]"), ([None], "[0]"), ([{}], "[0].limit"),
-        ([{"limit": 999}], "[0].limit"), ([{"limit": True}], "[0].limit"), ([{"limit": 5e3}], "[0].limit"),
-        ([{"limit": 10**12 + 1}], "[0].limit"), ([{"limit": 5000}, {"limit": "x"}], "[1].limit"),
-        ([{"limit": 5000}] * 33, ""), ([{"limit": 5000, "form": "08:00"}], "[0]"),
-        ([{"limit": 5000, "peer": "alice#ep1"}], "[0].peer"), ([{"limit": 5000, "peer": 7}], "[0].peer"),
-        ([{"limit": 5000, "from": "08:00"}], "[0]"), ([{"limit": 5000, "to": "08:00"}], "[0]"),
-        ([{"limit": 5000, "from": "08:00", "to": "08:00"}], "[0]"),
-        *(([{"limit": 5000, "from": bad, "to": "09:00"}], "[0].from")
+        ("5", ""), ({"limit": 500_000}, ""), ([5000], "[0]"), ([None], "[0]"), ([{}], "[0].limit"),
+        ([{"limit": 99_999}], "[0].limit"), ([{"limit": True}], "[0].limit"), ([{"limit": 5e6}], "[0].limit"),
+        ([{"limit": 10**12 + 1}], "[0].limit"), ([{"limit": 500_000}, {"limit": "x"}], "[1].limit"),
+        ([{"limit": 500_000}] * 33, ""), ([{"limit": 500_000, "form": "08:00"}], "[0]"),
+        ([{"limit": 500_000, "peer": "alice#ep1"}], "[0].peer"), ([{"limit": 500_000, "peer": 7}], "[0].peer"),
+        ([{"limit": 500_000, "from": "08:00"}], "[0]"), ([{"limit": 500_000, "to": "08:00"}], "[0]"),
+        ([{"limit": 500_000, "from": "08:00", "to": "08:00"}], "[0]"),
+        *(([{"limit": 500_000, "from": bad, "to": "09:00"}], "[0].from")
           for bad in ("24:00", "8:00", "08:60", "-1:00", "0\u0668:00", 800, "", "08:00:00")),
-        *(([{"limit": 5000, "time_zone": bad}], "[0].time_zone")
+        *(([{"limit": 500_000, "time_zone": bad}], "[0].time_zone")
           for bad in ("Berlin", "", "../../etc/passwd", "/etc/localtime", "x" * 5000, 1, "a\0b")),
-        *(([{"limit": 5000, "days": bad}], "[0].days") for bad in ("mon", [], ["monday"], [1], [["mon"]], {})),
+        *(([{"limit": 500_000, "days": bad}], "[0].days") for bad in ("mon", [], ["monday"], [1], [["mon"]], {})),
     ],
 )  # fmt: skip
 def test_a_bad_limit_is_refused_by_its_place(value: object, place: str) -> None:
@@ -112,7 +112,9 @@ def test_a_row_reads_back_from_its_text(text: str) -> None:
     assert bandwidth.text_of_row(found[0]) == text
 
 
-@pytest.mark.parametrize("text", ["", "fast", "5000 peer=x", "5000 time=08:00", "5000 zone", "5000 size=4", "-5000"])
+@pytest.mark.parametrize(
+    "text", ["", "fast", "500000 peer=x", "500000 time=08:00", "500000 zone", "500000 a=4", "-500000"]
+)
 def test_a_bad_text_is_refused(text: str) -> None:
     with pytest.raises(InvalidFieldError):
         bandwidth.checked("limits", [bandwidth.row_of_text("limits", text)])

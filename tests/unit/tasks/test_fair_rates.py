@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from transferapi.tasks.fair_rates import FLOOR, FairRate, Flow, Limit, fair_rates
+from transferapi.tasks.fair_rates import FLOOR, LEAST, FairRate, Flow, Limit, fair_rates
 
 A, B, C, D = "a", "b", "c", "d"
 MB = 1_000_000
@@ -39,12 +39,12 @@ def test_the_textbook_example_of_a_network() -> None:
 
 
 def test_it_is_said_what_limits() -> None:
-    flows = [Flow("1", A, B), Flow("2", C, A), Flow("3", C, D, limit=5000), Flow("4", C, D, background=True)]
-    found = fair_rates(flows, [Limit(A, 10_000)])
+    flows = [Flow("1", A, B), Flow("2", C, A), Flow("3", C, D, limit=500_000), Flow("4", C, D, background=True)]
+    found = fair_rates(flows, [Limit(A, 1_000_000)])
     assert {id_: rate.by for id_, rate in found.items()} == {
         "1": "source", "2": "destination", "3": "task", "4": "priority",
     }  # fmt: skip
-    assert found["3"] == FairRate(5000, "task")
+    assert found["3"] == FairRate(500_000, "task")
 
 
 def test_a_limit_for_a_peer_holds_for_that_pair_in_both_directions() -> None:
@@ -66,8 +66,13 @@ def test_the_background_gives_way_only_at_an_endpoint_with_a_normal_transfer() -
 
 
 def test_the_background_does_not_take_a_small_limit_from_the_others() -> None:
-    found = rates([Flow("1", A, B), Flow("2", A, C, background=True)], Limit(A, 110_000))
-    assert found == {"1": 100_000, "2": 10_000}
+    found = rates([Flow("1", A, B), Flow("2", A, C, background=True)], Limit(A, 1_100_000))
+    assert found == {"1": 1_000_000, "2": 100_000}
+
+
+def test_each_transfer_has_a_little_where_many_share_a_low_limit() -> None:
+    flows = [Flow(str(number), A, B) for number in range(10)]
+    assert rates(flows, Limit(A, 100_000)) == dict.fromkeys((flow.id for flow in flows), LEAST)
 
 
 def test_an_endpoint_that_is_both_sides_counts_once() -> None:
@@ -83,7 +88,7 @@ def test_no_limit_is_exceeded_and_each_transfer_meets_one_that_is_reached(seed: 
              background=dice.random() < 0.3)
         for n in range(dice.randint(1, 12))
     ]  # fmt: skip
-    limits = [Limit(end, dice.randint(1, 20) * MB) for end in ends]
+    limits = [Limit(end, dice.randint(5, 20) * MB) for end in ends]
     found = fair_rates(flows, limits)
     assert found.keys() == {flow.id for flow in flows}
     for flow in flows:
