@@ -19,7 +19,7 @@ FLOOR = 256 * 1024
 #: over the end of a slice, of which the first `slots.HEAD` octets are not trusted.
 LEAST = 32_000
 
-#: Values of `FairRate.by`, the cause of a rate: its own option, a limit of its source or destination, or others' priority.
+#: Values of `FairRate.by`: its own option, a limit of its source or of its destination, or the priority of others.
 TASK, SOURCE, DESTINATION, PRIORITY = "task", "source", "destination", "priority"
 
 

@@ -187,7 +187,7 @@ async def test_after_a_lost_connection_the_file_goes_on_in_another_lane(world: W
     await lane.close()
     assert event.trusted is not None
     assert event.trusted.total >= 6 * MB
-    # What a lost process may have spoiled is sent again.
+    # A lost process may have spoiled the head: it is sent again.
     with (world.root / "copy").open("r+b") as file:
         file.write(b"x" * MB)
     lane = await world.lane(*ports)

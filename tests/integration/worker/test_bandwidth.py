@@ -134,3 +134,14 @@ def test_a_reading_waits_for_no_batch_of_the_worker(alice: User, ep1: Endpoint, 
         [found] = all_at_once([lambda: bandwidth.read(grant.task_id, 5)])
         assert found.octets == MB
     assert Task.objects.get(pk=grant.task_id).present_bandwidth_limit is None
+
+
+def test_the_forecast_is_not_shorter_than_the_limit_allows(alice: User, ep1: Endpoint, ep2: Endpoint) -> None:
+    grant = running(alice, ep1, ep2, bandwidth_limit=MB)
+    found = {"items_scanned": 1, "files": 1, "bytes_total": 600 * MB}
+    Task.objects.filter(pk=grant.task_id).update(**found)
+    assert Api(alice).get(f"/task/{grant.task_id}").body["forecast_seconds_left"]["low"] >= 600
+    Task.objects.filter(pk=grant.task_id).update(present_bandwidth_limit=MB // 2)
+    shown = Api(alice).get(f"/task/{grant.task_id}").body
+    assert shown["forecast_seconds_left"]["low"] >= 1200
+    assert shown["forecast_bytes_per_second"]["high"] <= MB // 2
