@@ -330,7 +330,7 @@ class ThirdPartyPair(PairBase[Slot]):
         destination never opened here is not removed: its octets are not ours. Other lanes write other parts of a file.
         """
         trusted = isinstance(event, FileRefused) and event.trusted
-        if trusted or not slot.destination.started or _is_of_others(slot.transfer):
+        if trusted or not slot.destination.started or slot.transfer.joins_others:
             self._events.append(event)
         else:
             self._to_clean.append((slot, event))
@@ -366,11 +366,6 @@ class ThirdPartyPair(PairBase[Slot]):
         self._cleaning.clear()
         self._slots.clear()
         self._return_waiting()
-
-
-def _is_of_others(transfer: Transfer) -> bool:
-    """Whether the file holds parts that were moved before, or that other lanes move."""
-    return transfer.part is not None and not transfer.truncates
 
 
 _PERFORM: dict[PairAction, Callable[[ThirdPartyPair], None]] = {

@@ -48,6 +48,11 @@ class Transfer(NamedTuple):
     part: tuple[int, int] | None = None
     truncates: bool = False
 
+    @property
+    def joins_others(self) -> bool:
+        """Whether the file holds parts that were moved before, or that other lanes move."""
+        return self.part is not None and not self.truncates
+
 
 class FileSettled(NamedTuple):
     """Both sides succeeded for this file and every earlier one. bytes: received now, None when unknown."""
