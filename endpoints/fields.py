@@ -12,7 +12,7 @@ from identity.issuers.oauth_clients import parse_server
 from identity.issuers.oauth_errors import ServerAddressError
 from identity.vault.bindings import MYPROXY_PORT
 
-from . import assurance, network_use
+from . import assurance, bandwidth, network_use
 from .addresses.gate import valid_host
 from .gridftp.third_party.data_path import LAST_SYSTEM_PORT
 from .models import Endpoint
@@ -70,8 +70,9 @@ def checked_of_share(share: Endpoint, host: Endpoint, fields: Mapping[str, objec
     for field in _CREDENTIALS:
         if fields.get(field):
             raise InvalidFieldError(field, "A shared endpoint has none: its owner's credential serves all.")
-    if fields.get("data_hosts"):
-        raise InvalidFieldError("data_hosts", "A shared endpoint has none of its own; change those of its host.")
+    for field in ("data_hosts", "bandwidth_limits"):
+        if fields.get(field):
+            raise InvalidFieldError(field, "A shared endpoint has none of its own; change those of its host.")
     asked = network_use.changed(host, {name: fields[name] for name in _LIMITS if name in fields})
     for field, value in asked.items():
         if value != getattr(host, field):
@@ -233,6 +234,7 @@ _CLEARED_BY_NULL: dict[str, Check] = {
     "oauth_server": _oauth_server,
     "data_hosts": _data_hosts,
     "data_ports": _data_ports,
+    "bandwidth_limits": bandwidth.checked,
     # The registry looks the endpoint up.
     "jump_host": _text(512),
 }

@@ -49,6 +49,8 @@ class Endpoint(models.Model):
     oauth_server = models.CharField(max_length=1024, blank=True)
     #: Further hosts to whose addresses these servers may send data connections: data nodes of striped servers.
     data_hosts = models.JSONField(default=list, db_default=models.Value([], models.JSONField()))
+    #: Limits of all transfers from and to it together (`bandwidth.py`). A shared endpoint has those of its host.
+    bandwidth_limits = models.JSONField(default=list, db_default=models.Value([], models.JSONField()))
     #: For `ssh` servers: the endpoint through whose server they are reached (ProxyJump), with the account and the key
     #: that the user has activated there; and the ports "LOW-HIGH" of data connections that our server awaits, "": any.
     jump_host = models.ForeignKey("self", on_delete=models.PROTECT, null=True, related_name="+", db_index=False)

@@ -20,7 +20,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_http_methods, require_safe
 
-from endpoints import endpoint_view, pause_rules, protocols, registry
+from endpoints import bandwidth, endpoint_view, pause_rules, protocols, registry
 from endpoints.activation import services as activation
 from endpoints.connect import setup
 from endpoints.endpoint_view import EndpointView
@@ -207,9 +207,15 @@ def page(
         "refusal": refusal,
         "given": {section: request.POST},
         "edited": request.POST if section == "details" else found,
+        "edited_limits": request.POST.get("bandwidth_limits") if section == "details" else _limits(found),
         "chosen": request.POST.getlist("operation") if section == "pauses" else list(PAUSES),
     }
     return show(request, "endpoints/endpoint.html", {**_context(user, found), **typed}, status)
+
+
+def _limits(found: Endpoint) -> str:
+    """The bandwidth limits, a line each."""
+    return "\n".join(map(bandwidth.text_of_row, (found.host or found).bandwidth_limits))
 
 
 def _context(user: User, found: Endpoint) -> dict[str, Any]:
@@ -220,6 +226,8 @@ def _context(user: User, found: Endpoint) -> dict[str, Any]:
         "title": found.display_name or registry.canonical_name(found),
         "endpoint": found,
         "canonical_name": registry.canonical_name(found),
+        "limits": _limits(found).splitlines(),
+        "limit_form": bandwidth.FORM,
         "host": found.host if seen.knows_host else None,
         "seen": seen,
         "seconds_left": seen.activation_status.seconds_left(now),
@@ -305,6 +313,9 @@ def edit(request: HttpRequest, endpoint: str) -> str:
     texts = ("display_name", "description", "organization", "contact_email", "default_directory", "user_message",
              "jump_host", "data_ports")  # fmt: skip
     fields: dict[str, object] = {name: request.POST[name].strip() for name in texts if name in request.POST}
+    if "bandwidth_limits" in request.POST:
+        lines = filter(str.strip, request.POST["bandwidth_limits"].splitlines())
+        fields["bandwidth_limits"] = [bandwidth.row_of_text("bandwidth_limits", line) for line in lines]
     if not fields.get("default_directory"):
         fields.pop("default_directory", None)
     fields |= {name: name in request.POST for name in ("public", "force_encryption", "force_verify")}

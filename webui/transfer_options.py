@@ -53,11 +53,18 @@ def value_words(one: TaskOption, value: Any) -> str:
             if value
             else _("before anything is deleted")
         )
+    if one.name == "bandwidth_limit":
+        return _("%(n)s MB a second") % {"n": _megabytes(value)}
     if isinstance(one.kind, Number):
         return _(one.kind.levels[value]) if one.kind.levels else str(value)
     if isinstance(one.kind, OneOf):
         return _(one.kind.words[value])
     return str(len(value)) if isinstance(value, list) else str(value)
+
+
+def _megabytes(octets: int) -> str:
+    """Octets as the form asks for them: 1500000 is "1.5"."""
+    return f"{octets / 10**6:.6f}".rstrip("0").rstrip(".")
 
 
 def levels() -> list[Choice]:
@@ -72,16 +79,31 @@ def confirm() -> list[Choice]:
     return [*(Choice(str(n), value_words(one, n)) for n in _CONFIRM), Choice("", _("never"))]
 
 
+def priorities() -> list[Choice]:
+    """The choice of the priority; the first is the usual one."""
+    one = TRANSFER["priority"]
+    assert isinstance(one.kind, OneOf)
+    return [Choice(word, value_words(one, word)) for word in one.kind.words]
+
+
 def choices() -> dict[str, Any]:
     """The choices that `webui/transfer/options.html` shows; `given` has those that are selected at first."""
-    return {"switches": SWITCHES, "sync": levels(), "confirm": confirm(), "deadlines": DEADLINES}
+    return {
+        "switches": SWITCHES,
+        "sync": levels(),
+        "confirm": confirm(),
+        "priorities": priorities(),
+        "deadlines": DEADLINES,
+    }
 
 
 def form_of(options: Mapping[str, Any]) -> dict[str, str]:
     """The fields of the form for these options of a task; the reverse of `of_form`."""
     chosen = {one.name: "on" for one in SWITCHES if options.get(one.name)}
     numbers = {name: options.get(name) for name in ("sync_level", "confirm_deletion_above")}
-    return {**chosen, **{name: "" if value is None else str(value) for name, value in numbers.items()}}
+    limit = options.get("bandwidth_limit")
+    more = {"bandwidth_limit": _megabytes(limit) if limit else "", "priority": options.get("priority") or ""}
+    return {**chosen, **{name: "" if value is None else str(value) for name, value in numbers.items()}, **more}
 
 
 def of_form(form: Mapping[str, str]) -> dict[str, object]:
@@ -92,7 +114,19 @@ def of_form(form: Mapping[str, str]) -> dict[str, object]:
     confirm = form.get("confirm_deletion_above", str(_CONFIRM[0]))
     if found["delete_destination_extra"] and confirm.isdecimal():
         found["confirm_deletion_above"] = int(confirm)
+    if limit := form.get("bandwidth_limit", "").strip():
+        found["bandwidth_limit"] = _octets(limit)
+    if form.get("priority"):
+        found["priority"] = form["priority"]
     return found
+
+
+def _octets(megabytes: str) -> object:
+    """The number that the form means; a text that is none comes back, for the check of the option to refuse."""
+    try:
+        return round(float(megabytes.replace(",", ".")) * 10**6)
+    except (ValueError, OverflowError):
+        return megabytes
 
 
 def deadline(form: Mapping[str, str]) -> datetime | None:

@@ -12,9 +12,10 @@ from endpoints.gridftp.client import GridFTPSession
 from endpoints.gridftp.faults import Fault, FaultError, FaultScope, Kind, Side, make_fault
 from endpoints.gridftp.listing import LISTING_TIMEOUT
 from endpoints.gridftp.third_party.data_path import DataAddress
+from endpoints.gridftp.third_party.slots import HEAD
 from endpoints.gridftp.wire.fence import Fence
 from endpoints.sessions.remote import RemoteSession
-from transferapi.tasks.records import TaskSpec
+from transferapi.tasks.records import STREAMED, TaskSpec
 
 from .engine.ports import TCP, Lane, Session, Transport
 from .sessions.pool import NOT_THE_SERVERS, Address, SessionKey, SessionPool
@@ -22,9 +23,12 @@ from .sessions.pooled_sessions import GuardedSession, PooledSession
 from .sessions.server_addresses import Place, ServerAddresses, ServersBySide
 from .sessions.share_access_guard import ShareAccessGuard
 from .streaming.host import StreamingHost, TaskStreams
+from .streaming.pacer import Pacer
 from .ways.choice import way_between
+from .ways.paced_lane import PacedLane
 from .ways.parted_lane import PartedLane
 from .ways.pooled_lane import PooledLane
+from .ways.third_party import ThirdPartyWay
 from .ways.way import OpenLane, Pair, SliceLanes, Way
 
 #: Seconds for the size of a file that is being written.
@@ -166,6 +170,8 @@ class RealSessions:
     async def lane(self, *, transport: Transport = TCP, relayed: bool = False) -> Lane:
         """A lane that is set up, by the first way that is possible between the two servers."""
         way, lane = await self._open(transport, relayed=relayed)
+        if pacer := self._streams.pacer:
+            return self._paced(way, lane, pacer)
         if not (way.in_parts and isinstance(lane, PooledLane)):
             return lane
 
@@ -177,6 +183,18 @@ class RealSessions:
             return another
 
         return PartedLane(lane, open_more)
+
+    def _paced(self, way: Way, lane: OpenLane, pacer: Pacer) -> Lane:
+        """The lane as the rate of the slice holds it."""
+        if not isinstance(lane, PooledLane):
+            pacer.begin(STREAMED)
+            return lane
+        assert isinstance(way, ThirdPartyWay)
+        destination = way.pair.destination.gridftp
+        ours = not destination.listens
+        parts = "ERET" in way.pair.source.gridftp.features and "ESTO" in destination.features
+        blocks = way.in_parts or not (way.stream_mode or self._lanes.stream_only)
+        return PacedLane(lane, pacer, in_parts=parts and blocks, head=0 if ours else HEAD)
 
     async def _open(self, transport: Transport, *, relayed: bool = False) -> tuple[Way, OpenLane]:
         pair = Pair(*await self._both(), self._lanes, transport, relayed)

@@ -16,6 +16,7 @@ from identity.clock import CarriedClock
 from transferapi.tasks.worker import leases
 from transferapi.tasks.worker.endpoint_access import present_access
 
+from . import task_rates
 from .credentials import VaultCredentials
 from .engine.slice import SliceResult, run_slice
 from .engine.trace import NO_TRACE, Trace
@@ -25,7 +26,7 @@ from .sessions.pool import SessionPool
 from .sessions.server_addresses import ServersBySide
 from .sessions.share_access_guard import ShareAccessGuard
 from .store import PostgresTaskStore, bounds
-from .streaming.host import TaskStreams
+from .streaming.host import StreamingHost, TaskStreams
 
 #: Seconds before the end of the lease after which nothing leaves towards servers: what left before is on its way, and
 #: is executed before another worker begins.
@@ -46,6 +47,10 @@ def prepare(
     spec, ends = grant.spec, grant.accesses
     credential_provider = VaultCredentials(grant, ends, pool.forget)
     guards = {side: _access_guard(grant, side, end) for side, end in ends.items() if end.shared}
+    rate = task_rates.of(grant)
+    if rate is not None:
+        streams = streams or StreamingHost().task(spec.task_id)
+        streams.pacer = rate.pacer
     fence = Fence(leases.TTL.total_seconds() - MARGIN)
     sessions = RealSessions(
         spec,
@@ -68,7 +73,7 @@ def prepare(
     assert grant.reading is not None, "acquire has read it"
     clock = SystemClock(grant.reading)
     kinds = (address_gate.kind(ends.get(Side.SOURCE)), address_gate.kind(ends.get(Side.DESTINATION)))
-    store = PostgresTaskStore(grant, beats, kinds, trace, clock)
+    store = PostgresTaskStore(grant, beats, kinds, trace, clock, rate)
     slice_ = run_slice(
         spec,
         store,

@@ -59,6 +59,7 @@ from transferapi.tasks.worker import (
 
 from .engine.bounds import EngineBounds
 from .engine.trace import NO_TRACE, Trace
+from .task_rates import TaskRate
 
 log = logging.getLogger(__name__)
 
@@ -93,7 +94,7 @@ class PostgresTaskStore:
 
     beats: called with each heartbeat, in a thread with a connection to the database.
     kinds: of its source and destination, for the tallies of files and octets.
-    clock: is corrected by each heartbeat.
+    clock: is corrected by each heartbeat. rate: of a slice that something may limit.
     """
 
     def __init__(
@@ -103,6 +104,7 @@ class PostgresTaskStore:
         kinds: tuple[str, str] = ("unknown", "unknown"),
         trace: Trace = NO_TRACE,
         clock: CarriedClock | None = None,
+        rate: TaskRate | None = None,
     ) -> None:
         self._grant = grant
         self._clock = clock
@@ -111,7 +113,8 @@ class PostgresTaskStore:
         self._keeping = False
         self._kinds = kinds
         self._trace = trace
-        self._beats = beats
+        self._beats = beats if rate is None else (*beats, rate.refresh)
+        self._rate = rate
         #: The `boottime` of the last heartbeat that the slice itself has asked for.
         self._asked_at = boottime()
         self._compares = grant.spec.options.get("sync_level") is not None
@@ -237,7 +240,8 @@ class PostgresTaskStore:
         return await self._call(pending_files.counts)
 
     async def learn(self, knowledge: Mapping[str, object] | None, run: SliceMeasurement | None) -> None:
-        await self._call(lambda task_id, _: measurements.learn(task_id, knowledge, run))
+        if self._rate is None or not self._rate.was_limited:
+            await self._call(lambda task_id, _: measurements.learn(task_id, knowledge, run))
 
     async def finish(self) -> None:
         await self._call(slice_end.finish)

@@ -13,12 +13,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NoReturn
 
+from endpoints.bandwidth import HIGHEST_RATE, LOWEST_RATE
 from identity.error_categories import NOT_SUPPORTED
 
 # Marks texts for translation; the pages translate them.
 from identity.gsi.printable import translatable as _
 
 from .errors import RequestError
+from .records import BACKGROUND
 from .states import TaskType
 
 
@@ -362,6 +364,26 @@ TRANSFER = _by_name(
         _("Tuning"),
         flags=("--tuning",),
         metavar="HOW",
+    ),
+    TaskOption(
+        "bandwidth_limit",
+        Number(LOWEST_RATE, HIGHEST_RATE),
+        None,
+        "The most octets a second that the transfer moves, on the mean of some seconds.",
+        _("Bandwidth limit"),
+        flags=("--bandwidth-limit",),
+        metavar="OCTETS",
+        in_form=True,
+    ),
+    TaskOption(
+        "priority",
+        OneOf({"normal": _("normal"), BACKGROUND: _("background: gives way to other transfers")}),
+        "normal",
+        "A transfer in the background moves little while a normal one runs at the same endpoint.",
+        _("Priority"),
+        flags=("--priority",),
+        metavar="LEVEL",
+        in_form=True,
     ),
     *_COMMON,
 )

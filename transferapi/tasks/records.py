@@ -28,6 +28,10 @@ WAYS = DIRECT, RELAYED, STREAMED = ("direct", "relayed", "streamed")
 ANSWER, CONFIRMED, REFUSED = "extra_deletion", "confirmed", "refused"
 
 
+#: The value of the option `priority` of a task that gives way to the others at its endpoints.
+BACKGROUND = "background"
+
+
 class Checksum(NamedTuple):
     """algorithm: as FEAT lists it ("MD5", "SHA256"). value: hexadecimal in lower case; "" where it is not known."""
 

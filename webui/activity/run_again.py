@@ -61,7 +61,8 @@ def _changes(task: Task, form: Mapping[str, str]) -> repeat.Changes:
     label = form.get("label", "").strip() or None
     if task.type == TaskType.DELETE:
         return repeat.Changes(label)
-    chosen: dict[str, object] = {"sync_level": None, "confirm_deletion_above": None, **transfer_options.of_form(form)}
+    empty = dict.fromkeys(("sync_level", "confirm_deletion_above", "bandwidth_limit"))
+    chosen: dict[str, object] = {**empty, **transfer_options.of_form(form)}
     if chosen["delete_destination_extra"] and form.get("typed") != TYPED:
         raise RequestError("typed", _("A mirror can delete files. Type “%(word)s” to confirm.") % {"word": TYPED})
     return repeat.Changes(label, transfer_options.deadline(form), chosen)

@@ -10,6 +10,7 @@ from endpoints.gridftp.streams.file_streams import OctetBudget
 from transferapi.tasks.records import Checksum
 
 from .bandwidth import Bandwidth
+from .pacer import Pacer
 from .rate_share import RateShare
 
 #: Octets of one task between its sources and its destinations. Copies in ssh's and TLS's buffers take as much again.
@@ -45,6 +46,8 @@ class TaskStreams:
     task_id: str
     host: StreamingHost
     memory: OctetBudget = field(default_factory=lambda: OctetBudget(TASK_OCTETS))
+    #: The rate of the slice; None: nothing can limit it.
+    pacer: Pacer | None = None
     #: Checksums of what was read at the source, by path.
     _read: OrderedDict[str, Checksum] = field(default_factory=OrderedDict)
 
@@ -61,4 +64,6 @@ class TaskStreams:
 
     async def pace(self, octets: int) -> None:
         """Wait until so many octets may be moved."""
+        if self.pacer is not None:
+            await self.pacer.take(octets)
         await self.host.bandwidth.take(self.task_id, octets)

@@ -74,11 +74,18 @@ class PartedFile:
             whole = whole.union(ranges)
         return whole
 
-    def next(self) -> FilePart | None:
-        """The part to send next."""
+    def length_of_next(self, most: int) -> int:
+        """The octets of the part to send next, so many at most; there is one."""
+        return min(most, self.waiting[0].end - self.waiting[0].start)
+
+    def next(self, most: int | None = None) -> FilePart | None:
+        """The part to send next, with so many octets at most."""
         if self._outcome.broken or not self.waiting:
             return None
         part = self.waiting.popleft()
+        if most is not None and part.start + most < part.end:
+            self.waiting.appendleft(replace(part, start=part.start + most))
+            part = replace(part, end=part.start + most, last=False)
         self.under_way.add(part)
         return part
 

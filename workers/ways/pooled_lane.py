@@ -72,28 +72,36 @@ class PooledLane:
             # A control channel cannot carry its name.
             self._lane.report(FileRefused(file, error.fault, None))
         else:
-            if isinstance(self._trial, Reach):
-                self._trial.watch(self)
+            self._watch()
             ranges = RangeSet.parse(file.ranges) if file.ranges else None
             rename_to = target if temporary else None
             self._lane.feed(Transfer(file, source_path, temporary or target, file.size, rename_to, ranges))
 
-    def feed_part(self, part: FilePart) -> None:
-        """Queue a part of a file; `complete` gives the file its size and its name when all parts have arrived."""
+    def _watch(self) -> None:
+        if isinstance(self._trial, Reach):
+            self._trial.watch(self)
+
+    def feed_part(self, part: FilePart, *, anew: bool = False) -> None:
+        """Queue a part of a file; `complete` gives the file its size and its name when all parts have arrived.
+
+        anew: it is the first one, and empties a file that is there already.
+        """
         try:
             source_path, target, temporary = self._paths(part.file)
         except FaultError as error:
             self._lane.report(FileRefused(part, error.fault, None))
         else:
-            length = part.end - part.start
-            self._lane.feed(Transfer(part, source_path, temporary or target, length, part=part.asked))
+            self._watch()
+            length, anew = part.end - part.start, anew and not part.start
+            self._lane.feed(Transfer(part, source_path, temporary or target, length, part=part.asked, truncates=anew))
 
-    async def complete(self, file: FileRow, size: int) -> None:
-        """Cut the file to its size, and give it its final name. Raises FaultError."""
+    async def complete(self, file: FileRow, size: int | None) -> None:
+        """Cut the file to its size, unless that is None, and give it its final name. Raises FaultError."""
         session = self._destination.gridftp
         try:
             _, target, temporary = self._paths(file)
-            await session.connection.ask("SITE", b"TRNC %d %b" % (size, temporary or target))
+            if size is not None:
+                await session.connection.ask("SITE", b"TRNC %d %b" % (size, temporary or target))
             if temporary:
                 await give_name(session.connection, temporary, target, replaces=session.features.replaces)
         except FaultError as error:

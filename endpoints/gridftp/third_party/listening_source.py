@@ -268,7 +268,7 @@ class ListeningSourcePair(PairBase[_File]):
         """Leave no octets of one file under the name of another, then give the file back (`ThirdPartyPair`)."""
         file.outcome = outcome
         trusted = isinstance(outcome, FileRefused) and outcome.trusted
-        stays = trusted or not file.destination.started or file.transfer.part is not None
+        stays = trusted or not file.destination.started or file.transfer.joins_others
         self._take(file, ListeningInput.NOT_MOVED if stays else ListeningInput.SPOILED)
 
     def _remove(self, file: _File) -> None:

@@ -198,12 +198,13 @@ class ThirdPartyPair(PairBase[Slot]):
                 self._start(slot)
 
     def _fits(self, transfer: Transfer) -> bool:
-        """Whether it may be sent now. Between data nodes nothing is continued: REST between them garbles the file.
+        """Whether it may be sent now. Between data nodes nothing is continued: REST between them garbles the file, and
+        they omit markers by which the length of a part is known.
 
         Such a file waits until nothing else is under way; from then on there is one node
         (docs/decisions/servers-and-addresses.md).
         """
-        if transfer.ranges and self._path.striped and len(self._addresses) != 1:
+        if (transfer.ranges or transfer.part) and self._path.striped and len(self._addresses) != 1:
             if self._slots:
                 return False
             self._path = replace(self._path, striped=False)
@@ -329,7 +330,7 @@ class ThirdPartyPair(PairBase[Slot]):
         destination never opened here is not removed: its octets are not ours. Other lanes write other parts of a file.
         """
         trusted = isinstance(event, FileRefused) and event.trusted
-        if trusted or not slot.destination.started or slot.transfer.part is not None:
+        if trusted or not slot.destination.started or slot.transfer.joins_others:
             self._events.append(event)
         else:
             self._to_clean.append((slot, event))

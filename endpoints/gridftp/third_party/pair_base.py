@@ -93,7 +93,8 @@ class PairBase(ABC, Generic[S]):
         from_source = side is Side.SOURCE
         line, progress = (slot.retrieve, slot.source) if from_source else (slot.store, slot.destination)
         part = slot.transfer.part is not None
-        verb = ("ERET" if part else "RETR") if from_source else ("ESTO" if part else "STOR")
+        joins = slot.transfer.joins_others
+        verb = ("ERET" if part else "RETR") if from_source else ("ESTO" if joins else "STOR")
         self._channels[side].send_line(verb, line, tag=steps.Move(slot, progress))
 
     def _ask_to_rename(self, slot: S) -> None:

@@ -35,6 +35,7 @@ class Transfer(NamedTuple):
     ranges: already on the destination's disk (REST to both sides), or None to send the whole file.
     part: send these octets only (ERET and ESTO, GFD.20), from the first offset up to the second. The rest of the file
     at the destination stays as it is; markers count from the first offset.
+    truncates: the part begins at 0, and takes the place of a file that is there (STOR in place of ESTO).
     tag: the caller's own; each event of this file has it.
     """
 
@@ -45,6 +46,12 @@ class Transfer(NamedTuple):
     rename_to: bytes | None = None
     ranges: RangeSet | None = None
     part: tuple[int, int] | None = None
+    truncates: bool = False
+
+    @property
+    def joins_others(self) -> bool:
+        """Whether the file holds parts that were moved before, or that other lanes move."""
+        return self.part is not None and not self.truncates
 
 
 class FileSettled(NamedTuple):
@@ -140,7 +147,11 @@ class Slot:
         else:
             start, end = transfer.part
             self.retrieve = encode("ERET", b"P %d %d %b" % (start, end - start, transfer.source_path))
-            self.store = encode("ESTO", b"A %d %b" % (start, transfer.write_path))
+            self.store = (
+                encode("STOR", transfer.write_path)
+                if transfer.truncates
+                else encode("ESTO", b"A %d %b" % (start, transfer.write_path))
+            )
         #: RNFR and RNTO, or nothing.
         self.renaming: tuple[bytes, bytes] | None = None
         if transfer.rename_to is not None:

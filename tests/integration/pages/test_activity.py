@@ -331,7 +331,9 @@ def filled(browser: Browser) -> dict[str, str]:
     """The fields of the form to run a task again, as the page has filled them."""
     form = re.search(r'<form method="post" action="/activity/[^"]+/again".*?</form>', browser.page, re.DOTALL)
     assert form is not None
-    fields = dict(re.findall(r'<input[^>]* name="(submission_id|label)" value="([^"]*)"', form[0]))
+    fields = dict(
+        re.findall(r'<input[^>]* name="(submission_id|label|bandwidth_limit)"[^>]*? value="([^"]*)"', form[0])
+    )
     fields |= dict.fromkeys(re.findall(r'<input type="checkbox" name="(\w+)"[^>]* checked', form[0]), "on")
     for name, inside in re.findall(r'<select[^>]* name="(\w+)">(.*?)</select>', form[0], re.DOTALL):
         chosen = re.search(r'value="([^"]*)" selected', inside)
@@ -342,7 +344,8 @@ def filled(browser: Browser) -> dict[str, str]:
 def test_run_again_opens_the_filled_form_and_takes_changes(
     browser: Browser, alice: User, ep1: Endpoint, ep2: Endpoint
 ) -> None:
-    asked = {"sync_level": 2, "encrypt_data": True, "recursive_symlinks": "copy", "verify_checksum": False}
+    asked = {"sync_level": 2, "encrypt_data": True, "recursive_symlinks": "copy", "verify_checksum": False,
+             "bandwidth_limit": 1_500_000, "priority": "background"}  # fmt: skip
     old = submit(alice, ep1, ep2, ("/from/data/", "/to/other/"), label="Weekly", options=asked)
     ended(old, "SUCCEEDED")
     browser.get(f"/activity/{old.pk}/again")
@@ -351,6 +354,7 @@ def test_run_again_opens_the_filled_form_and_takes_changes(
         assert words in browser.text, words
     fields = filled(browser)
     assert (fields["label"], fields["sync_level"], fields["encrypt_data"]) == ("Weekly", "2", "on")
+    assert (fields["bandwidth_limit"], fields["priority"]) == ("1.5", "background")
     assert "verify_checksum" not in fields
 
     browser.post(f"/activity/{old.pk}/again", **fields)
@@ -359,10 +363,12 @@ def test_run_again_opens_the_filled_form_and_takes_changes(
 
     browser.get(f"/activity/{old.pk}/again")
     fields = {**filled(browser), "label": "Changed", "sync_level": "", "deadline_days": "7", "verify_checksum": "on"}
+    fields |= {"bandwidth_limit": "", "priority": "normal"}
     browser.post(f"/activity/{old.pk}/again", **fields)
     new = Task.objects.exclude(pk__in=[old.pk, same.pk]).get()
     assert (new.label, new.options["sync_level"], new.options["verify_checksum"]) == ("Changed", None, True)
     assert new.options["recursive_symlinks"] == "copy"
+    assert (new.options["bandwidth_limit"], new.options["priority"]) == (None, "normal")
     assert new.deadline_is_fixed
 
 

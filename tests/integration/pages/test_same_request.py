@@ -50,6 +50,8 @@ OTHER: dict[str, Any] = {
     "perf_p": 5,
     "perf_pp": 7,
     "tuning": "fixed",
+    "bandwidth_limit": 1_500_000,
+    "priority": "background",
 }
 #: Names that lines, quotes and JSON could take for something else.
 PATHS = (

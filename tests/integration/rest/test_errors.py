@@ -262,6 +262,7 @@ SHAPES: dict[str, Shape] = {
         "recursive_symlinks": TEXT, "filter_rules": Field((list,)), "store_base_path_info": FLAG,
         "source_local_user": TEXT, "destination_local_user": TEXT,
         "perf_cc": NUMBER, "perf_p": NUMBER, "perf_pp": NUMBER, "perf_udt": FLAG, "tuning": TEXT,
+        "bandwidth_limit": NUMBER, "priority": TEXT,
     }),
     "transfer_item": Shape("POST", "/transfer", _TRANSFER, _ITEM, "DATA"),
     "filter_rule": Shape("POST", "/transfer", {**_TRANSFER, **_FILTER}, {
@@ -276,13 +277,13 @@ SHAPES: dict[str, Shape] = {
         "DATA_TYPE": TEXT, "name": TEXT, "display_name": TEXT, "description": TEXT, "organization": TEXT,
         "department": TEXT, "keywords": TEXT, "contact_email": TEXT, "contact_info": TEXT, "info_link": TEXT,
         "default_directory": TEXT, **_FLAGS, **_MESSAGES, "DATA": Field((list,)), **_LIMITS,
-        **_SOURCES, **_SSH, "data_hosts": Field((list,)), **_DEMANDS,
+        **_SOURCES, **_SSH, "data_hosts": Field((list,)), "bandwidth_limits": Field((list,)), **_DEMANDS,
     }),
     "endpoint changed": Shape("PUT", "/endpoint/ep1", {}, {
         "DATA_TYPE": TEXT, "name": TEXT, "display_name": TEXT, "description": TEXT, "organization": TEXT,
         "department": TEXT, "keywords": TEXT, "contact_email": TEXT, "contact_info": TEXT, "info_link": TEXT,
         "default_directory": TEXT, **_FLAGS, **_MESSAGES, **_LIMITS, **_SOURCES, **_SSH,
-        "data_hosts": Field((list,)), **_DEMANDS,
+        "data_hosts": Field((list,)), "bandwidth_limits": Field((list,)), **_DEMANDS,
     }),
     "server inside": Shape("POST", "/endpoint", {"DATA": [{"hostname": "a.example.org"}]}, _SERVER, "DATA"),
     "server": Shape("POST", "/endpoint/ep1/server", {"hostname": "a.example.org"}, _SERVER),

@@ -93,12 +93,13 @@ def test_a_list_on_standard_input(shell: Shell, alice: User, ep1: Endpoint) -> N
 def test_all_options_of_a_transfer(shell: Shell) -> None:
     line = (
         "transfer -s 3 --delete --encryp --verify-checksum --preserve-mtime -g -d 2d --label=L --perf-p=6 --perf-cc 4"
-        " --perf-pp=5 --perf-udt -- ep1/d/ ep2/e/ -r"
+        " --perf-pp=5 --perf-udt --bandwidth-limit 2500000 --priority=background -- ep1/d/ ep2/e/ -r"
     )
     task = task_of(shell.ok(line))
     wanted = {
         "sync_level": 3, "delete_destination_extra": True, "encrypt_data": True, "verify_checksum": True,
         "preserve_timestamp": True, "perf_p": 6, "perf_cc": 4, "perf_pp": 5, "perf_udt": True,
+        "bandwidth_limit": 2_500_000, "priority": "background",
     }  # fmt: skip
     assert {name: task.options[name] for name in wanted} == wanted
     assert abs(task.deadline - task.request_time - timedelta(days=2)) < timedelta(seconds=30)

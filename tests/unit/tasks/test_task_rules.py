@@ -92,6 +92,8 @@ def test_a_deadline_that_has_passed_or_has_no_zone_is_refused(moment: datetime) 
         ("sync_level", 4), ("sync_level", -1), ("sync_level", "1"), ("sync_level", True), ("sync_level", 1.5),
         ("verify_checksum", 1), ("verify_checksum", "yes"), ("perf_cc", 0), ("perf_cc", 65), ("perf_p", "4"),
         ("perf_pp", 101), ("recursive_symlinks", "follow"), ("source_local_user", "a\nb"), ("source_local_user", 5),
+        ("bandwidth_limit", 0), ("bandwidth_limit", 99_999), ("bandwidth_limit", 10**12 + 1), ("bandwidth_limit", True),
+        ("bandwidth_limit", "1 MB"), ("priority", "high"), ("priority", 1),
         ("filter_rules", {}), ("filter_rules", [1]), ("filter_rules", [{"method": "include"}]),
         ("filter_rules", [{"method": "keep", "name": "*"}]),
         ("filter_rules", [{"method": "exclude", "name": "*", "type": "x"}]),

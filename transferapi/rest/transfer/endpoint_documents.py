@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from endpoints import endpoint_view, protocols
+from endpoints import bandwidth, endpoint_view, protocols
 from endpoints import fields as rules
 from endpoints.activation.status import ActivationStatus
 from endpoints.connect.setup_keys import IssuedSetupKey
@@ -155,6 +155,17 @@ ACTIVATION = part(
 )
 _ELSEWHERE = t.about("not supported: true is refused", t.FLAG)
 
+_LIMIT = t.object_of(
+    {
+        "limit": {"type": "integer", "minimum": bandwidth.LOWEST_RATE, "maximum": bandwidth.HIGHEST_RATE},
+        "peer": t.MAYBE_UUID,
+        "from": t.MAYBE_TEXT,
+        "to": t.MAYBE_TEXT,
+        "time_zone": t.TEXT,
+        "days": t.list_of(t.one_of(*bandwidth.DAYS), nullable=True),
+    }
+)
+
 ENDPOINT = ResponseDocument[ShownEndpoint](
     "endpoint",
     Field("id", t.UUID, "row.pk"),
@@ -212,6 +223,25 @@ ENDPOINT = ResponseDocument[ShownEndpoint](
             t.list_of(t.TEXT, maxItems=rules.MAX_DATA_HOSTS),
         ),
         "row.data_hosts",
+    ),
+    Field(
+        "bandwidth_limits",
+        t.about(
+            "of all transfers from and to it together, or with one peer: octets a second, always, or at a time of day "
+            'in a time zone; from and to are "HH:MM"',
+            t.list_of(_LIMIT, maxItems=bandwidth.MOST_ROWS),
+        ),
+        lambda shown: (shown.host or shown.row).bandwidth_limits,
+        [
+            {
+                "limit": 50_000_000,
+                "peer": None,
+                "from": "08:00",
+                "to": "18:00",
+                "time_zone": "Europe/Berlin",
+                "days": ["mon", "tue", "wed", "thu", "fri"],
+            }
+        ],
     ),
     *_texts(data_ports="of ssh servers: LOW-HIGH, where our server awaits data connections; null: any port"),
     Field(

@@ -41,7 +41,8 @@ def _option(name: str) -> Field[Task]:
 
 
 #: As text: a list compares them some thousand times.
-_DONE, _PAUSED, _QUEUED, _TRANSFER = Phase.DONE.value, Phase.PAUSED.value, Phase.QUEUED.value, TaskType.TRANSFER.value
+_DONE, _PAUSED, _QUEUED, _RUNNING = (one.value for one in (Phase.DONE, Phase.PAUSED, Phase.QUEUED, Phase.RUNNING))
+_TRANSFER = TaskType.TRANSFER.value
 
 
 def _canceled(row: Task) -> bool:
@@ -185,6 +186,25 @@ TASK = ResponseDocument[Task](
         ),
         lambda row: row.options.get("confirm_deletion_above"),
         50,
+    ),
+    #: Extensions of ours.
+    Field(
+        "bandwidth_limit",
+        t.about("octets a second, of the submission; null: none", t.MAYBE_NUMBER),
+        lambda row: row.options.get("bandwidth_limit"),
+        5_000_000,
+    ),
+    Field(
+        "present_bandwidth_limit",
+        t.about("octets a second that it may move now; null: nothing limits it, or it does not run", t.MAYBE_NUMBER),
+        lambda row: row.present_bandwidth_limit if row.phase == _RUNNING else None,
+        2_500_000,
+    ),
+    Field(
+        "priority",
+        t.about("background: gives way to the other transfers of its endpoints; null: not a transfer", t.MAYBE_TEXT),
+        lambda row: row.options.get("priority", "normal") if row.type == _TRANSFER else None,
+        "normal",
     ),
     _option("preserve_timestamp"),
     _option("skip_source_errors"),

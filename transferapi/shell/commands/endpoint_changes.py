@@ -13,7 +13,7 @@ from typing import Any
 
 from django.db import transaction
 
-from endpoints import endpoint_view, registry
+from endpoints import bandwidth, endpoint_view, registry
 from endpoints.connect import setup, setup_keys
 from endpoints.errors import ENDPOINT_EXISTS, EndpointNotFoundError
 from endpoints.fields import host_and_port
@@ -205,6 +205,14 @@ def _number(name: str, about: str) -> Option:
     return option(f"--{name}", metavar="N", about=about, read=number(1, 10**6))
 
 
+def _bandwidth_limit(text: str) -> dict[str, Any] | None:
+    """A row of the endpoint's limits; None where the text is `off`. For `Option.read`; raises ValueError."""
+    try:
+        return None if text.strip() == "off" else bandwidth.row_of_text("bandwidth_limits", text)
+    except InvalidFieldError as error:
+        raise ValueError(error.message) from None
+
+
 FIELD_OPTIONS = (
     option("-n", "--display-name", metavar="NAME", about="the name that people read"),
     flag("--public", about="all users see it, and may use it within the limits of its servers", default=None),
@@ -227,6 +235,15 @@ FIELD_OPTIONS = (
     _number("preferred-concurrency", "with custom: the sessions with which a task begins"),
     _number("max-parallelism", "with custom: the most streams of one session"),
     _number("preferred-parallelism", "with custom: the streams with which a session begins"),
+    option(
+        "--bandwidth-limit",
+        key="bandwidth_limits",
+        metavar="LIMIT",
+        many=True,
+        read=_bandwidth_limit,
+        about=f"limits all its transfers together: {bandwidth.FORM} with octets a second; several are allowed, and"
+        " take the place of those that were there; off: none",
+    ),
     _switch("force-encryption", "every transfer from or to it is encrypted"),
     _switch("force-verify", "every transfer from or to it compares checksums"),
     _switch("disable-verify", "no transfer from or to it compares checksums"),
@@ -236,7 +253,10 @@ FIELD_OPTIONS = (
 
 def given(arguments: Arguments) -> dict[str, Any]:
     """The fields of the document that the line sets."""
-    return {key: arguments[key] for key in dict.fromkeys(one.key for one in FIELD_OPTIONS) if key in arguments.given}
+    found = {key: arguments[key] for key in dict.fromkeys(one.key for one in FIELD_OPTIONS) if key in arguments.given}
+    if limits := found.get("bandwidth_limits"):
+        found["bandwidth_limits"] = [row for row in limits if row is not None]
+    return found
 
 
 #: Options of the historical shell for kinds of endpoints that do not exist here, with the refusal.

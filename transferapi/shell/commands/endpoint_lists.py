@@ -13,6 +13,7 @@ from typing import Any
 
 from endpoints import bookmarks, endpoint_view, registry
 from endpoints.activation.status import ActivationStatus
+from endpoints.bandwidth import text_of_row
 from endpoints.endpoint_view import EndpointView
 from endpoints.models import Endpoint
 from endpoints.network_use import MOST, NetworkLimits, limits
@@ -236,6 +237,10 @@ _OURS = (
     *map(_field, ("Default Directory", "Description", "Organization", "Department", "Keywords")),
     *map(_field, ("Contact Email", "Contact Info", "Info Link")),
     Column[EndpointRecord]("Network Use", lambda record: (record.row.host or record.row).network_use),
+    Column[EndpointRecord](
+        "Bandwidth Limits",
+        lambda record: ", ".join(map(text_of_row, (record.row.host or record.row).bandwidth_limits)),
+    ),
     *map(_limit, ("Max Concurrency", "Preferred Concurrency", "Max Parallelism", "Preferred Parallelism")),
     *map(_switch, ("Force Encryption", "Force Verify", "Disable Verify")),
     Column[EndpointRecord]("My Roles", lambda record: ", ".join(sorted(record.seen.roles))),

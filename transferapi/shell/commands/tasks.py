@@ -229,6 +229,9 @@ DETAILS = Table[Task](
     Column("Data Protection", lambda task: task.data_protection),
     Column("Data Way", lambda task: task.data_way),
     Column("Confirm Above", lambda task: task.options.get("confirm_deletion_above"), ("confirm_deletion_above",)),
+    Column("Bandwidth Limit", _field("bandwidth_limit"), ("bandwidth_limit",)),
+    Column("Present Bandwidth Limit", _field("present_bandwidth_limit"), ("present_bandwidth_limit",)),
+    Column("Priority", _field("priority"), ("priority",)),
     Column("Name", names.of),
     document=_document,
 )

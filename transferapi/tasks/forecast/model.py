@@ -106,6 +106,14 @@ class Forecast:
         )
         return low, expected, high
 
+    def at_most(self, rate: int | None) -> Forecast:
+        """The forecast for a transfer that may move so many octets a second; None if nothing limits it."""
+        if not rate:
+            return self
+        least = self.work.bytes / rate
+        low, expected, high = (max(seconds, least) for seconds in (self.low, self.expected, self.high))
+        return replace(self, low=low, expected=expected, high=high)
+
 
 class Model:
     """The model of a pair of endpoints. own: its runs, the latest first; others: those of all pairs."""

@@ -79,7 +79,15 @@ def during(task: Task, now: datetime | None = None) -> Forecast | None:
     if task.is_scanning and not left.files:
         return None
     done, seconds = _so_far(task, now or datetime.now(UTC))
-    return model((task.source_host_id, task.destination_host_id)).rest(done, left, seconds, scanning=task.is_scanning)
+    found = model((task.source_host_id, task.destination_host_id)).rest(done, left, seconds, scanning=task.is_scanning)
+    return found.at_most(_limit(task))
+
+
+def _limit(task: Task) -> int | None:
+    """Octets a second that the task may move: its share now, or its own limit; None if it has none."""
+    now = task.present_bandwidth_limit if task.phase == Phase.RUNNING else None
+    own = task.options.get("bandwidth_limit")
+    return now or (int(own) if own else None)
 
 
 def shown(task: Task, now: datetime | None = None) -> Forecast | None:

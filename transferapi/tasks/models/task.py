@@ -87,6 +87,8 @@ class Task(models.Model):
     data_protection = models.CharField(max_length=16, null=True)
     #: The way of its data where an agent has a part in it (`records.WAYS`); None: between two servers.
     data_way = models.CharField(max_length=16, null=True)
+    #: Octets a second that the slice of this moment may move; None: nothing limits it. Out of date where none runs.
+    present_bandwidth_limit = models.BigIntegerField(null=True)
     #: While suspended: since when, the endpoint whose credential is missing, and when the credential was stored that
     #: the task had (None if it had none). A credential with any other time lets the task continue.
     suspended_at = models.DateTimeField(null=True)

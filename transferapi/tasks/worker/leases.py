@@ -50,7 +50,7 @@ TTL = timedelta(seconds=5)
 RUNNABLE = (Phase.QUEUED, Phase.RUNNING)
 
 #: Events that a task has once at most: a worker must know whether the task has them already.
-ONCE = ("STARTED", "PRESERVE_TIMESTAMP_SKIPPED", "UDT_NOT_USED")
+ONCE = ("STARTED", "PRESERVE_TIMESTAMP_SKIPPED", "UDT_NOT_USED", "BANDWIDTH_LIMITED")
 
 
 class LeaseRefusal(Enum):

@@ -240,6 +240,8 @@ function options() {
   if (value("sync_level").value) asked.sync_level = Number(value("sync_level").value);
   const confirm = value("confirm_deletion_above").value;
   if (asked.delete_destination_extra && confirm) asked.confirm_deletion_above = Number(confirm);
+  if (value("bandwidth_limit").value) asked.bandwidth_limit = Math.round(value("bandwidth_limit").value * 1e6);
+  asked.priority = value("priority").value;
   if (value("deadline_days").value !== "1") asked.deadline = new Date(Date.now() + value("deadline_days").value * 86400e3).toISOString();
   if (value("label").value.trim()) asked.label = value("label").value.trim();
   return asked;
