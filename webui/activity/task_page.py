@@ -10,7 +10,7 @@ import csv
 import json
 import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
@@ -37,6 +37,7 @@ from transferapi.tasks.moves import CancelResult
 from transferapi.tasks.states import Phase, TaskType
 from transferapi.tasks.timeline import PlanChange, RatePoint
 from transferapi.tasks.worker import deletion_requests
+from webui import reasons
 from webui.forms import refused, submission_id
 from webui.page import problem, show, signed_in, signed_in_stream, user_of
 from webui.templatetags.waybill import plain_name
@@ -92,6 +93,9 @@ def not_found(request: HttpRequest) -> HttpResponse:
 def _context(task: Task) -> dict[str, Any]:
     now = datetime.now(UTC)
     seen, plans = summary.of(task, now), timeline.plans(task)
+    if task.fatal_error_code:
+        end = reasons.last_event(task, task.fatal_error_code)
+        seen = replace(seen, why=reasons.plain_text(end, task.fatal_error_description))
     found = list(map(partial(advice.shown, task), causes.causes(task)))
     every = repeat.items(task, COMMAND_ITEMS)
     items = every[:ITEMS]
@@ -101,7 +105,7 @@ def _context(task: Task) -> dict[str, Any]:
         "task": task,
         "seen": seen,
         **_words(task, now),
-        "plans": list(reversed(plans)),
+        "plans": [(plan, reasons.plan_reason(plan)) for plan in reversed(plans)],
         "plot": plot(timeline.rates(task, now), plans) if _lasted(task, now) >= SHORTEST_PLOT else None,
         **_remedy(task, seen, found),
         "causes": found,
@@ -121,12 +125,19 @@ def _words(task: Task, now: datetime) -> dict[str, Any]:
     goes_on = task.phase != Phase.DONE and standstill.of(task) is None
     return {
         "time_left": summary.time_left(forecasts.shown(task, now)) if goes_on else "",
-        "deletion_waits": deletion_requests.waits(task),
+        "deletion_question": _deletion_question(task),
         "waits_at": task.waits_at.host or task.waits_at if task.waits_at else None,
         "options": _options(task),
         "protection": _PROTECTION.get(task.data_protection or "", ""),
         "data_way": _data_way(task),
     }
+
+
+def _deletion_question(task: Task) -> str:
+    """The question to the owner about a deletion; "" where the task does not wait for that."""
+    if not deletion_requests.waits(task):
+        return ""
+    return reasons.plain_text(reasons.last_event(task, deletion_requests.WAITS), task.nice_status_details)
 
 
 def _remedy(task: Task, seen: TaskSummary, found: list[CauseShown]) -> dict[str, str]:
@@ -151,6 +162,7 @@ def _lasted(task: Task, now: datetime) -> float:
 def _events(request: HttpRequest, task: Task) -> dict[str, Any]:
     errors_only = request.GET.get("events") == "errors"
     found = queries.events(task.owner, task.pk, is_error=True if errors_only else None, limit=EVENTS)
+    reasons.put_words(found.rows)
     return {"events": found.rows, "more_events": found.total - len(found.rows), "errors_only": errors_only}
 
 
@@ -173,7 +185,7 @@ _TOP = 8
 class Mark:
     x: float
     number: int
-    plan: PlanChange
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -205,7 +217,7 @@ def plot(points: list[RatePoint], plans: list[PlanChange]) -> Plot | None:
     corners = [(x(time), y(point.rate)) for point in points for time in (point.start, point.end)]
     line = "M" + "L".join(f"{across} {down}" for across, down in corners)
     area = f"{line}L{corners[-1][0]} {HEIGHT}L{corners[0][0]} {HEIGHT}Z"
-    marks = [Mark(x(plan.time), number, plan) for number, plan in enumerate(plans, 1)]
+    marks = [Mark(x(plan.time), number, reasons.plain_reason(plan)) for number, plan in enumerate(plans, 1)]
     return Plot(line, area, highest, start, end, marks)
 
 
