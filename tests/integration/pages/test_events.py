@@ -66,6 +66,14 @@ def find(grant: Grant, *names: str) -> list[FileRow]:
     return scan_results.add_found(grant.task_id, grant.epoch, item.pk, found)
 
 
+def both(reader: Browser, task: Task) -> None:
+    """Show the log and the overview of the task, one after the other, as one page."""
+    reader.get(f"/activity/{task.pk}?part=log")
+    log = reader.page
+    reader.get(f"/activity/{task.pk}")
+    reader.page += log
+
+
 def english_in(page: str) -> set[str]:
     """The English words of the page, but for those that are marked as English, and for commands."""
     body = re.sub(r'<(\w+)[^>]*\blang="en".*?</\1>|<(pre|code|script|svg)\b.*?</\2>', " ", page, flags=re.DOTALL)
@@ -90,7 +98,7 @@ def test_a_german_page_of_a_troubled_task_has_no_english_sentence(reader: Browse
         FaultedFile(given_up, DENIED, None),
     ]
     settling.write(task.pk, grant.epoch, Settlement(settled=[SettledFile(moved, 0)], faulted=faulted))
-    reader.get(f"/activity/{task.pk}")
+    both(reader, task)
     for words in (
         "Zugriff verweigert an der Quelle bei 1 Datei: übersprungen.",
         "Kein Platz mehr am Ziel bei 1 Datei: neuer Versuch ab",
@@ -106,12 +114,12 @@ def test_a_german_page_of_a_task_that_waits_or_has_ended_has_no_english_sentence
     reader: Browser, task: Task, alice: User, ep1: Endpoint, ep2: Endpoint
 ) -> None:
     actions.pause_own(alice, task.pk)
-    reader.get(f"/activity/{task.pk}")
+    both(reader, task)
     assert "Der Besitzer hat diesen Auftrag angehalten." in reader.text
     actions.resume_own(alice, task.pk)
     grant = take(task)
     slice_end.suspend(task.pk, grant.epoch, make_fault(Kind.NO_CREDENTIALS, side=Side.SOURCE))
-    reader.get(f"/activity/{task.pk}")
+    both(reader, task)
     assert "Der Auftrag wartet auf Zugangsdaten für" in reader.text
     assert english_in(reader.page) == set()
     moves.cancel(alice, task.pk)
@@ -119,7 +127,7 @@ def test_a_german_page_of_a_task_that_waits_or_has_ended_has_no_english_sentence
     grant = take(mirrored)
     deletion_requests.ask(mirrored.pk, grant.epoch, 12, 34)
     for one, words in ((task, "von seinem Besitzer abgebrochen"), (mirrored, "würden 12 der 34 Einträge am Ziel")):
-        reader.get(f"/activity/{one.pk}")
+        both(reader, one)
         assert words in reader.text
         assert english_in(reader.page) == set()
 
@@ -132,7 +140,7 @@ def test_a_failed_task_says_why_in_the_language_of_its_reader(reader: Browser, t
     )
     Task.objects.filter(pk=task.pk).update(items_scanned=1)
     slice_end.finish(task.pk, grant.epoch)
-    reader.get(f"/activity/{task.pk}")
+    both(reader, task)
     assert "2 von 2 Dateien sind fehlgeschlagen" in reader.text
     assert english_in(reader.page) == set()
 
@@ -144,7 +152,7 @@ def test_an_event_is_english_for_programs_and_of_an_earlier_version_as_it_was_st
     assert submitted.description == "The task was accepted, with 1 item(s)."
     Event.objects.filter(task=task).update(sentence=None)
     events.append(task.pk, [NewEvent("PROGRESS", "An old <sentence>.")], datetime.now(UTC))
-    reader.get(f"/activity/{task.pk}")
+    both(reader, task)
     assert "The task was accepted, with 1 item(s)." in reader.text
     assert "An old &lt;sentence&gt;." in reader.page
 
