@@ -8,17 +8,19 @@ needed to make one. The language of mails is the user's choice, else that of the
 from __future__ import annotations
 
 import gettext
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
+from datetime import datetime
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
 from django.utils import translation
-from django.utils.translation import trans_real
+from django.utils.translation import ngettext, trans_real
 
 from .error_categories import InvalidFieldError
+from .gsi.sentences import ErrorName, Sentence, in_english
 from .models import User
 
 if TYPE_CHECKING:
@@ -59,6 +61,33 @@ def _load(language: str) -> None:
     ours._catalog = messages(language)  # type: ignore[attr-defined]  # as `merge` of Django reads it
     ours.plural = gettext.c2py(files[0].plural_expr)  # type: ignore[attr-defined]
     trans_real.translation(language).merge(ours)
+
+
+def translated(
+    sentence: Sentence | Mapping[str, Any],
+    show: Callable[[Any], str] = in_english,
+    shown_form: Callable[[str], str] = str,
+) -> str:
+    """The sentence, or its record, in the language that is active.
+
+    show: makes the text of each value that is no sentence itself: a text, a number, a time, or an `ErrorName`.
+    shown_form: makes the text of each form, such as one with its characters escaped.
+    """
+    record = sentence.record(str) if isinstance(sentence, Sentence) else sentence
+    values = {name: _value(value, show, shown_form) for name, value in record["values"].items()}
+    many = record.get("many")
+    form = ngettext(record["form"], many, record["values"]["number"]) if many else translation.gettext(record["form"])
+    return shown_form(form) % values if values else shown_form(form)
+
+
+def _value(value: Any, show: Callable[[Any], str], shown_form: Callable[[str], str]) -> str:
+    if not isinstance(value, dict):
+        return show(value)
+    if "form" in value:
+        return translated(value, show, shown_form)
+    if "time" in value:
+        return show(datetime.fromisoformat(value["time"]))
+    return show(ErrorName(value["code"], value["english"]))
 
 
 def _files(language: str) -> list[Catalog]:

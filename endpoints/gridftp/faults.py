@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from identity.gsi.printable import readable
+from identity.gsi.printable import translatable as _
 
 from .replies import Reply
 
@@ -220,38 +221,48 @@ _CODES: dict[int, Kind] = {
 }
 
 _ADVICE: dict[Kind, str] = {
-    Kind.AGENT_AWAY: "The computer of this endpoint is not connected to this service. Start its agent "
-    "(waybill-connect); tasks then go on by themselves.",
-    Kind.AGENT_PAUSED: "The computer of this endpoint is paused by its owner. Tasks go on when that ends.",
-    Kind.AUTH: "The server refused the login; check the credential for this endpoint.",
-    Kind.CONNECT_FAILED: "A connection could not be made; the server may be down, or a firewall in the way.",
-    Kind.ENDPOINT_TOO_BUSY: "The server is too busy now.",
-    Kind.FILE_NOT_FOUND: "Nothing is there under this path.",
-    Kind.FILE_SIZE_CHANGED: "The file was changed while it was read.",
-    Kind.PERMISSION_DENIED: "The account on this endpoint may not do this; change the permissions or the path.",
-    Kind.NO_SPACE_LEFT: "The disk of this endpoint is full; make room.",
-    Kind.QUOTA_EXCEEDED: "The quota on this endpoint is used up; make room.",
-    Kind.IS_A_DIRECTORY: "This path is a folder; expected a file.",
-    Kind.NOT_A_DIRECTORY: "A component of this path is not a folder.",
-    Kind.INVALID_PATH_NAME: "This name cannot be used on this endpoint.",
-    Kind.NO_CREDENTIALS: "The credential for this endpoint has expired; renew it.",
-    Kind.PATH_EXISTS: "Something is there already under this path.",
-    Kind.DIRECTORY_NOT_EMPTY: "The folder is not empty.",
-    Kind.GSI_DN_MISMATCH: "The server's certificate is for another host; check the host name, or give the endpoint the "
-    "subject that this server has.",
-    Kind.HOST_KEY_CHANGED: "The server shows another host key than the registered one; nothing is sent to it until its "
-    "endpoint's owner has accepted the new key.",
-    Kind.INVALID_SERVICE_CREDENTIAL: "The server's certificate is not accepted: it is expired, revoked, or of an "
-    "authority that is not trusted here. Contact the administrator of the server.",
-    Kind.INSECURE_SERVER: "The server does not protect its control channel as it must, and nothing is sent to it in "
-    "clear text. Contact the administrator of the server.",
-    Kind.TIMEOUT: "The server did not answer in time.",
-    Kind.CONNECTION_BROKEN: "The connection ended too early.",
-    Kind.CONNECTION_RESET: "The connection ended too early.",
-    Kind.INTERNAL_ERROR: "An error in this service; contact its operator.",
-    Kind.UNSUPPORTED: "The server does not know how to do this.",
-    Kind.VERIFY_CHECKSUM: "What arrived is not what the source has now; the file is sent again.",
-    Kind.EXTERNAL_CHECKSUM_MISMATCH: "The file has not the checksum that was given with it.",
+    Kind.AGENT_AWAY: _(
+        "The computer of this endpoint is not connected to this service. Start its agent "
+        "(waybill-connect); tasks then go on by themselves."
+    ),
+    Kind.AGENT_PAUSED: _("The computer of this endpoint is paused by its owner. Tasks go on when that ends."),
+    Kind.AUTH: _("The server refused the login; check the credential for this endpoint."),
+    Kind.CONNECT_FAILED: _("A connection could not be made; the server may be down, or a firewall in the way."),
+    Kind.ENDPOINT_TOO_BUSY: _("The server is too busy now."),
+    Kind.FILE_NOT_FOUND: _("Nothing is there under this path."),
+    Kind.FILE_SIZE_CHANGED: _("The file was changed while it was read."),
+    Kind.PERMISSION_DENIED: _("The account on this endpoint may not do this; change the permissions or the path."),
+    Kind.NO_SPACE_LEFT: _("The disk of this endpoint is full; make room."),
+    Kind.QUOTA_EXCEEDED: _("The quota on this endpoint is used up; make room."),
+    Kind.IS_A_DIRECTORY: _("This path is a folder; expected a file."),
+    Kind.NOT_A_DIRECTORY: _("A component of this path is not a folder."),
+    Kind.INVALID_PATH_NAME: _("This name cannot be used on this endpoint."),
+    Kind.NO_CREDENTIALS: _("The credential for this endpoint has expired; renew it."),
+    Kind.PATH_EXISTS: _("Something is there already under this path."),
+    Kind.DIRECTORY_NOT_EMPTY: _("The folder is not empty."),
+    Kind.GSI_DN_MISMATCH: _(
+        "The server's certificate is for another host; check the host name, or give the endpoint the "
+        "subject that this server has."
+    ),
+    Kind.HOST_KEY_CHANGED: _(
+        "The server shows another host key than the registered one; nothing is sent to it until its "
+        "endpoint's owner has accepted the new key."
+    ),
+    Kind.INVALID_SERVICE_CREDENTIAL: _(
+        "The server's certificate is not accepted: it is expired, revoked, or of an "
+        "authority that is not trusted here. Contact the administrator of the server."
+    ),
+    Kind.INSECURE_SERVER: _(
+        "The server does not protect its control channel as it must, and nothing is sent to it in "
+        "clear text. Contact the administrator of the server."
+    ),
+    Kind.TIMEOUT: _("The server did not answer in time."),
+    Kind.CONNECTION_BROKEN: _("The connection ended too early."),
+    Kind.CONNECTION_RESET: _("The connection ended too early."),
+    Kind.INTERNAL_ERROR: _("An error in this service; contact its operator."),
+    Kind.UNSUPPORTED: _("The server does not know how to do this."),
+    Kind.VERIFY_CHECKSUM: _("What arrived is not what the source has now; the file is sent again."),
+    Kind.EXTERNAL_CHECKSUM_MISMATCH: _("The file has not the checksum that was given with it."),
 }
 
 _SCOPES: dict[Kind, FaultScope] = {
@@ -271,14 +282,16 @@ _SCOPES: dict[Kind, FaultScope] = {
     Kind.TIMEOUT: FaultScope.SESSION,
 }
 
-NO_FILE = "This is neither a file nor a folder, but a pipe, a socket or a device, and cannot be transferred."
+NO_FILE = _("This is neither a file nor a folder, but a pipe, a socket or a device, and cannot be transferred.")
 
 #: Advice against a refusal, by a phrase of the server.
 _REMEDIES: tuple[tuple[str, str], ...] = (
     (
         "trusted ca certificates directory",
-        "An empty folder mends that: ~/.globus/certificates in the home of the account, or "
-        "/etc/grid-security/certificates on the host.",
+        _(
+            "An empty folder mends that: ~/.globus/certificates in the home of the account, or "
+            "/etc/grid-security/certificates on the host."
+        ),
     ),
 )
 

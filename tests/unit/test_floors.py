@@ -27,7 +27,7 @@ LEAN = {
     "identity.gsi": {"cryptography"},
     "endpoints.gridftp": {"cryptography", "identity.gsi"},
     "workers.engine": {
-        *("endpoints.gridftp", "identity.gsi.printable"),
+        *("endpoints.gridftp", "identity.gsi.printable", "identity.gsi.sentences"),
         *("transferapi.tasks.records", "transferapi.tasks.errors"),
     },
 }

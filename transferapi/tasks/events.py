@@ -11,6 +11,7 @@ from datetime import datetime
 
 from identity.database_rows import execute
 from identity.gsi.printable import readable_lines
+from identity.gsi.sentences import Sentence
 
 from .upkeep import space
 
@@ -27,7 +28,10 @@ FAULT_SUMMARY = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class NewEvent:
-    """details: text, or data that is written as JSON (STARTED, PROGRESS, SUCCEEDED, as in the Transfer API)."""
+    """description: a `Sentence` where readers of pages should have it in their language.
+
+    details: text, or data that is written as JSON (STARTED, PROGRESS, SUCCEEDED, as in the Transfer API).
+    """
 
     code: str
     description: str
@@ -44,6 +48,7 @@ def append(task_id: uuid.UUID, new: Sequence[NewEvent], now: datetime) -> None:
         "errors": [event.is_error for event in new],
         "descriptions": [printable(event.description) for event in new],
         "details": [text(event.details) for event in new],
+        "sentences": [_record(event.description) for event in new],
         "channel": CHANNEL,
     })  # fmt: skip
 
@@ -54,7 +59,7 @@ def append_bounded(task_id: uuid.UUID, new: Sequence[NewEvent], now: datetime) -
     Once a task has `space.MAX_EVENTS` octets of events, one last event says that no more follow. Events written by
     `append`, about the progress and the end of the task, still follow.
     """
-    octets = sum(ROW + len(printable(event.description)) + len(text(event.details)) for event in new)
+    octets = sum(map(_octets, new))
     there = space.room_for_events(task_id, octets)
     if there <= space.MAX_EVENTS:
         append(task_id, new, now)
@@ -64,21 +69,31 @@ def append_bounded(task_id: uuid.UUID, new: Sequence[NewEvent], now: datetime) -
 
 #: Octets of an event besides its text.
 ROW = 200
-ENOUGH = "This task has so many events that further faults are counted, but not listed."
+ENOUGH = Sentence("This task has so many events that further faults are counted, but not listed.")
 
 
 #: Append and notify in one round trip. NOTIFY holds a lock of the whole database during the commit: it is used with
 #: events, which are few, and never with a batch of files.
 _APPEND = """
     WITH appended AS (
-        INSERT INTO tasks_event (task_id, time, code, is_error, description, details)
-        SELECT %(task)s, %(now)s, code, is_error, description, details
-        FROM unnest(%(codes)s::varchar[], %(errors)s::boolean[], %(descriptions)s::text[], %(details)s::text[])
-            WITH ORDINALITY AS new(code, is_error, description, details, number)
+        INSERT INTO tasks_event (task_id, time, code, is_error, description, details, sentence)
+        SELECT %(task)s, %(now)s, code, is_error, description, details, sentence::jsonb
+        FROM unnest(%(codes)s::varchar[], %(errors)s::boolean[], %(descriptions)s::text[], %(details)s::text[],
+            %(sentences)s::text[]) WITH ORDINALITY AS new(code, is_error, description, details, sentence, number)
         ORDER BY number
     )
     SELECT pg_notify(%(channel)s, json_build_object('task', id, 'owner', owner_id)::text)
     FROM tasks_task WHERE id = %(task)s"""
+
+
+def _octets(event: NewEvent) -> int:
+    record = _record(event.description) or ""
+    return ROW + len(printable(event.description)) + len(text(event.details)) + len(record)
+
+
+def _record(description: str) -> str | None:
+    """A sentence as the database keeps it; None for a text in English only."""
+    return json.dumps(description.record(printable)) if isinstance(description, Sentence) else None
 
 
 def printable(text: str) -> str:

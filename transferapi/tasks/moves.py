@@ -15,7 +15,7 @@ from django.db.models.functions import Greatest
 from endpoints.registry import canonical_name
 from identity.clock import moment
 from identity.error_categories import RefusedError
-from identity.gsi.printable import translatable as _
+from identity.gsi.sentences import Sentence, joined
 from identity.models import User
 
 from . import doorbell, events, queries, request_rules, task_spans
@@ -102,14 +102,24 @@ def _admin_cancel_text(task_id: uuid.UUID) -> str | None:
     task = Task.objects.select_related(*WITH_ENDS).get(pk=task_id)
     if task.canceled_by_admin is None:
         message = task.canceled_by_admin_message
-        return None if message is None else _with_message("The operator of this service canceled the task", message)
+        return (
+            None
+            if message is None
+            else with_message(Sentence("The operator of this service canceled the task"), message)
+        )
     chosen = task.ends.get(task.canceled_by_admin.lower())
     names = dict.fromkeys(canonical_name(end) for end in ([chosen] if chosen else task.ends.values()))
-    return _with_message(f"A manager of {' and '.join(names)} canceled the task", task.canceled_by_admin_message)
+    return with_message(
+        Sentence("A manager of %(endpoints)s canceled the task", endpoints=joined(" / ", [*names])),
+        task.canceled_by_admin_message,
+    )
 
 
-def _with_message(text: str, message: str | None) -> str:
-    return f"{text}: {message}" if message else f"{text}."
+def with_message(text: str, message: str | None) -> Sentence:
+    """The sentence with the message of the person that it speaks of, if there is one."""
+    if message and message.strip():
+        return Sentence("%(what)s: %(message)s", what=text, message=message.rstrip())
+    return Sentence("%(what)s.", what=text)
 
 
 # ---- pauses
@@ -130,16 +140,15 @@ def pause(
     task_id: uuid.UUID, old: State, why: PauseReason, now: datetime, changes: Mapping[str, object] | None = None
 ) -> None:
     """Pause a task that is queued, or whose worker releases it or was lost. Raises StaleStateError."""
-    text = events.printable(why.reason)
     values = {
         **(changes or {}),
         "paused_at": now,
         "deadline_before_pause": F("deadline"),
         "deadline": Greatest(F("deadline"), now + PAUSED_DEADLINE),
         "nice_status": why.code,
-        "nice_status_details": text,
+        "nice_status_details": events.printable(why.reason),
     }
-    move(task_id, old, PAUSED, now=now, event=NewEvent("PAUSED", text), changes=values)
+    move(task_id, old, PAUSED, now=now, event=NewEvent("PAUSED", why.reason), changes=values)
 
 
 def change_pause_reason(task_id: uuid.UUID, why: PauseReason) -> None:
@@ -152,7 +161,7 @@ def unpause(task_id: uuid.UUID, now: datetime) -> None:
     """Queue a paused task again; the caller rings the doorbell. Raises StaleStateError."""
     deadline = Greatest(F("deadline_before_pause"), now + UNPAUSED_DEADLINE)
     changes = {**NO_TROUBLE, **NOT_PAUSED, "deadline": deadline, "next_run_at": now}
-    event = NewEvent("UNPAUSED", "The pause is over; the task is queued again.")
+    event = NewEvent("UNPAUSED", Sentence("The pause is over; the task is queued again."))
     move(task_id, PAUSED, QUEUED, now=now, event=event, changes=changes)
 
 
@@ -167,8 +176,8 @@ AWAKE: dict[str, object] = {"suspended_at": None, "waits_at": None, "had_credent
 NOT_PAUSED: dict[str, object] = {"paused_at": None, "deadline_before_pause": None}
 
 
-CANCELED_TEXT = "The task was canceled by its owner."
-EXPIRED_TEXT = _("The task was not done by its deadline.")
+CANCELED_TEXT = Sentence("The task was canceled by its owner.")
+EXPIRED_TEXT = Sentence("The task was not done by its deadline.")
 
 
 def cancel(user: User, task_id: uuid.UUID, now: datetime | None = None) -> CancelResult:
@@ -253,7 +262,7 @@ def resume(user: User, task_id: uuid.UUID, now: datetime | None = None) -> bool:
         if task.phase != Phase.SUSPENDED:
             return False
         now = moment(now)
-        event = NewEvent("UNPAUSED", "The task is queued again.")
+        event = NewEvent("UNPAUSED", Sentence("The task is queued again."))
         move(task_id, SUSPENDED, QUEUED, now=now, event=event, changes={"next_run_at": now, **NO_TROUBLE, **AWAKE})
         transaction.on_commit(lambda: doorbell.ring([task_id]))
     return True

@@ -21,6 +21,7 @@ from endpoints.sharing import access
 from endpoints.sharing.access import Access
 from identity.database_rows import constraint_of, query_rows, single_row
 from identity.error_categories import RefusedError
+from identity.gsi.sentences import Sentence
 from identity.models import User
 from transferapi.traces import submissions as traces
 
@@ -283,7 +284,9 @@ def _write(task: Task, rows: Iterable[CheckedItem]) -> None:
     # Take this lock after the rows are written: other tasks of the user wait for it.
     space.take_task(task.owner_id)
     space.take(task.pk, *written)
-    submitted = events.NewEvent("SUBMITTED", f"The task was accepted, with {written.rows} item(s).")
+    submitted = events.NewEvent(
+        "SUBMITTED", Sentence("The task was accepted, with %(items)s item(s).", items=written.rows)
+    )
     events.append(task.pk, [submitted], task.request_time)
     if why := pauses.why(task, task.request_time):
         moves.pause(task.pk, moves.QUEUED, why, task.request_time)

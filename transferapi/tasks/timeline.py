@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 from identity.database_rows import query_rows
 
@@ -19,13 +20,13 @@ ENOUGH_RUNS = 8
 
 @dataclass(frozen=True, slots=True)
 class PlanChange:
-    """A plan of the task, from this time on, with its reason."""
+    """A plan of the task, from this time on, with its reason: as `Sentence.record`, or in English only."""
 
     time: datetime
     concurrency: int
     parallelism: int
     pipelining: int
-    reason: str
+    reason: dict[str, Any] | str
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,17 +41,16 @@ class RatePoint:
 def plans(task: Task) -> list[PlanChange]:
     """The latest plans, the oldest first."""
     found = Event.objects.filter(task=task, code__in=("STARTED", "PROGRESS")).order_by("-id")
-    rows = found.values_list("time", "details")[:MOST_PLANS]
-    return [plan for time, details in reversed(rows) for plan in _plan(time, details)]
+    rows = found.values_list("time", "details", "sentence")[:MOST_PLANS]
+    return [plan for row in reversed(rows) for plan in _plan(*row)]
 
 
-def _plan(time: datetime, details: str) -> Iterator[PlanChange]:
+def _plan(time: datetime, details: str, sentence: dict[str, Any] | None) -> Iterator[PlanChange]:
     """The plan in the details of an event, if there is one."""
     try:
         found = json.loads(details)
-        yield PlanChange(
-            time, int(found["concurrency"]), int(found["parallelism"]), int(found["pipelining"]), str(found["reason"])
-        )
+        reason = (sentence or {"values": {}})["values"].get("reason") or str(found["reason"])
+        yield PlanChange(time, int(found["concurrency"]), int(found["parallelism"]), int(found["pipelining"]), reason)
     except (ValueError, KeyError, TypeError):
         return
 

@@ -63,6 +63,8 @@ class TaskSummary:
     source: str
     destination: str
     stall: StallShown | None = None
+    #: Why it has failed.
+    why: str = ""
 
     @property
     def name(self) -> str:
@@ -132,7 +134,7 @@ class TaskSummary:
             "bytes": octets(task.bytes_transferred),
             "time": duration(max(1, (end - task.request_time).total_seconds())) if end else "",
             "skips": _files(task.skipped_errors),
-            "why": (task.fatal_error_description or "") if state is DisplayState.FAILED else "",
+            "why": self.why,
         }
 
     @property

@@ -10,14 +10,16 @@ import csv
 import json
 import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from itertools import islice
 from typing import Any
 
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect, StreamingHttpResponse
 from django.http.response import HttpResponseBase
+from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_POST, require_safe
@@ -37,6 +39,7 @@ from transferapi.tasks.moves import CancelResult
 from transferapi.tasks.states import Phase, TaskType
 from transferapi.tasks.timeline import PlanChange, RatePoint
 from transferapi.tasks.worker import deletion_requests
+from webui import reasons
 from webui.forms import refused, submission_id
 from webui.page import problem, show, signed_in, signed_in_stream, user_of
 from webui.templatetags.waybill import plain_name
@@ -44,10 +47,11 @@ from webui.transfer_options import value_words
 
 from . import advice, same_request, summary
 from .advice import CauseShown
-from .summary import TaskSummary
 
 #: Events of the page, and items that it shows.
 EVENTS, ITEMS = 50, 20
+#: Files of one list.
+FILES = 100
 #: The most items of a request that is shown as commands.
 COMMAND_ITEMS = 200
 #: Seconds of a task from which on its rate is drawn.
@@ -81,7 +85,18 @@ def of(
         task = queries.get(user_of(request), task_id)
     except TaskNotFoundError:
         return not_found(request)
-    context = {**_context(task), **_events(request, task), "refusal": refusal}
+    asked = request.GET.get("part", "log" if "events" in request.GET else "")
+    part = asked if asked in _PARTS else ""
+    addresses = {name: f"{_page(task.pk)}?part={name}" if name else _page(task.pk) for name in _PARTS}
+    context = {
+        **_head(task),
+        **_PARTS[part][1](request, task),
+        "part_template": f"webui/activity/task/{part or 'overview'}.html",
+        "tabs": [(addresses[name], str(words)) for name, (words, _facts) in _PARTS.items()],
+        "tab": addresses[part],
+        "tabs_label": _("Parts of the page"),
+        "refusal": refusal,
+    }
     return show(request, "activity/task.html", context, status)
 
 
@@ -89,31 +104,58 @@ def not_found(request: HttpRequest) -> HttpResponse:
     return problem(request, 404, _("No such task"), _("There is no task of this id among yours. It may be an old one."))
 
 
-def _context(task: Task) -> dict[str, Any]:
-    now = datetime.now(UTC)
-    seen, plans = summary.of(task, now), timeline.plans(task)
-    found = list(map(partial(advice.shown, task), causes.causes(task)))
-    every = repeat.items(task, COMMAND_ITEMS)
-    items = every[:ITEMS]
-    over = task.phase == Phase.DONE
+def _head(task: Task) -> dict[str, Any]:
+    """The facts that stand above every part of the page."""
+    seen = summary.of(task)
+    if task.fatal_error_code:
+        end = reasons.last_event(task, task.fatal_error_code)
+        seen = replace(seen, why=reasons.plain_text(end, task.fatal_error_description))
     return {
         "title": f"{seen.stall.title}: {plain_name(seen.name)}" if seen.stall else plain_name(seen.name),
         "task": task,
         "seen": seen,
+        "deletion_question": _deletion_question(task),
+    }
+
+
+def _overview(request: HttpRequest, task: Task) -> dict[str, Any]:
+    now = datetime.now(UTC)
+    plans = timeline.plans(task)
+    found = list(map(partial(advice.shown, task), causes.causes(task)))
+    return {
         **_words(task, now),
-        "plans": list(reversed(plans)),
+        "plans": [(plan, reasons.plan_reason(plan)) for plan in reversed(plans)],
         "plot": plot(timeline.rates(task, now), plans) if _lasted(task, now) >= SHORTEST_PLOT else None,
-        **_remedy(task, seen, found),
+        **_remedy(task, found),
         "causes": found,
-        "items": items,
-        "more_items": task.items_total - len(items),
-        "commands": same_request.commands(task, every) if every and len(every) == task.items_total else [],
-        "can_retry": over and task.type == TaskType.TRANSFER and bool(found),
-        "can_run_again": repeat.can_run_again(task) and bool(items),
+        "can_retry": task.phase == Phase.DONE and task.type == TaskType.TRANSFER and bool(found),
+        "can_run_again": repeat.can_run_again(task) and bool(repeat.items(task, 1)),
         "paused_by_owner": pauses.OWNER in task.admin_pauses,
         "submission_id": uuid.uuid4(),
         "extensions": EXTENSIONS,
     }
+
+
+def _files(request: HttpRequest, task: Task) -> dict[str, Any]:
+    """The items of the request, and the files that have arrived or have errors."""
+    items = repeat.items(task, ITEMS)
+    marker = request.GET.get("marker", "")
+    after = int(marker) if marker.isascii() and marker.isdecimal() and len(marker) < 19 else None
+    arrived = queries.successful_transfers(task.owner, task.pk, marker=after, limit=FILES)
+    lost = [] if after else list(islice(causes.files(task.owner, task.pk), FILES + 1))
+    return {
+        "items": [] if after else items,
+        "more_items": task.items_total - len(items),
+        "arrived": arrived.rows,
+        "next_marker": arrived.next_marker,
+        "lost": [(advice.title_of(file.error_code or ""), file) for _outcome, file in lost[:FILES]],
+        "more_lost": len(lost) > FILES,
+    }
+
+
+def _scripts(request: HttpRequest, task: Task) -> dict[str, Any]:
+    every = repeat.items(task, COMMAND_ITEMS)
+    return {"commands": same_request.commands(task, every) if every and len(every) == task.items_total else []}
 
 
 def _words(task: Task, now: datetime) -> dict[str, Any]:
@@ -121,7 +163,6 @@ def _words(task: Task, now: datetime) -> dict[str, Any]:
     goes_on = task.phase != Phase.DONE and standstill.of(task) is None
     return {
         "time_left": summary.time_left(forecasts.shown(task, now)) if goes_on else "",
-        "deletion_waits": deletion_requests.waits(task),
         "waits_at": task.waits_at.host or task.waits_at if task.waits_at else None,
         "options": _options(task),
         "protection": _PROTECTION.get(task.data_protection or "", ""),
@@ -129,10 +170,17 @@ def _words(task: Task, now: datetime) -> dict[str, Any]:
     }
 
 
-def _remedy(task: Task, seen: TaskSummary, found: list[CauseShown]) -> dict[str, str]:
+def _deletion_question(task: Task) -> str:
+    """The question to the owner about a deletion; "" where the task does not wait for that."""
+    if not deletion_requests.waits(task):
+        return ""
+    return reasons.plain_text(reasons.last_event(task, deletion_requests.WAITS), task.nice_status_details)
+
+
+def _remedy(task: Task, found: list[CauseShown]) -> dict[str, str]:
     """The remedy where the task does not go on, and the words of the server; nothing where a cause has them below."""
     code = task.nice_status or ""
-    if not seen.stall or any(cause.code == code for cause in found):
+    if not summary.of(task).stall or any(cause.code == code for cause in found):
         return {"stall_do": "", "stall_details": ""}
     return {"stall_do": advice.what_to_do(code), "stall_details": task.nice_status_details or ""}
 
@@ -151,7 +199,17 @@ def _lasted(task: Task, now: datetime) -> float:
 def _events(request: HttpRequest, task: Task) -> dict[str, Any]:
     errors_only = request.GET.get("events") == "errors"
     found = queries.events(task.owner, task.pk, is_error=True if errors_only else None, limit=EVENTS)
+    reasons.put_words(found.rows)
     return {"events": found.rows, "more_events": found.total - len(found.rows), "errors_only": errors_only}
+
+
+#: The parts of the page: the value in its address, its words, and what gives its template the facts.
+_PARTS: dict[str, tuple[Promise, Callable[[HttpRequest, Task], dict[str, Any]]]] = {
+    "": (gettext_lazy("Overview"), _overview),
+    "files": (gettext_lazy("Files"), _files),
+    "log": (gettext_lazy("Log"), _events),
+    "scripts": (gettext_lazy("Use in scripts"), _scripts),
+}
 
 
 def _options(task: Task) -> list[tuple[str, str]]:
@@ -173,7 +231,7 @@ _TOP = 8
 class Mark:
     x: float
     number: int
-    plan: PlanChange
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -205,7 +263,7 @@ def plot(points: list[RatePoint], plans: list[PlanChange]) -> Plot | None:
     corners = [(x(time), y(point.rate)) for point in points for time in (point.start, point.end)]
     line = "M" + "L".join(f"{across} {down}" for across, down in corners)
     area = f"{line}L{corners[-1][0]} {HEIGHT}L{corners[0][0]} {HEIGHT}Z"
-    marks = [Mark(x(plan.time), number, plan) for number, plan in enumerate(plans, 1)]
+    marks = [Mark(x(plan.time), number, reasons.plain_reason(plan)) for number, plan in enumerate(plans, 1)]
     return Plot(line, area, highest, start, end, marks)
 
 

@@ -28,6 +28,7 @@ from transferapi.tasks.errors import RequestError, TaskNotFoundError
 from transferapi.tasks.managers import actions, endpoint_health, managed_tasks
 from transferapi.tasks.managers.managed_tasks import MAX_TASKS, LastKey, ManagedTask, ManagedTaskFilter
 from transferapi.tasks.states import Status
+from webui import reasons
 from webui.activity import summary
 from webui.endpoints import PAUSES
 from webui.forms import refused
@@ -199,6 +200,7 @@ def task(request: HttpRequest, task_id: uuid.UUID) -> HttpResponse:
     try:
         seen = managed_tasks.get(user, task_id)
         events = managed_tasks.events(user, task_id, is_error=True if errors_only else None, limit=EVENTS)
+        reasons.put_words(events.rows)
         causes, rules, _editable = managed_tasks.pause_info(user, task_id)
     except TaskNotFoundError:
         text = _("There is no task of this id at the endpoints that you manage.")

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from random import SystemRandom
 
 from endpoints.gridftp.faults import FaultError, Kind, Side, make_fault
-from identity.gsi.printable import translatable as _
+from identity.gsi.sentences import Sentence
 from transferapi.tasks.errors import LeaseLostError
 from transferapi.tasks.records import HeartbeatReply, SliceMeasurement, TaskSpec
 
@@ -190,7 +190,7 @@ class _Slice:
             self._canceled = True
             self.work.end(_CANCELED)
         elif self.work.clock.now() >= pulse.deadline:
-            self.work.end(Failed("EXPIRED", _("The deadline has passed."), drain=True))
+            self.work.end(Failed("EXPIRED", Sentence("The deadline has passed."), drain=True))
         elif pulse.pause_requested:
             self.work.end(Released(self.work.clock.now(), drain=True))
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from endpoints.gridftp.connection import STALL_TIMEOUT
 from endpoints.gridftp.faults import AWAY_KINDS, Fault, Kind, Side, make_fault
+from identity.gsi.sentences import Sentence
 from transferapi.tasks.errors import LeaseLostError, TooMuchError
 from transferapi.tasks.records import TaskSpec
 
@@ -243,10 +244,15 @@ class SliceContext:
 
     def _explain(self, fault: Fault, why: str) -> str:
         """The reason why an endpoint ends the task: the endpoint, and the reply of its server."""
-        end = {Side.SOURCE: self.spec.source, Side.DESTINATION: self.spec.destination}.get(fault.side)
-        where = f"{end.name} (the {fault.side}): " if end else ""
-        said = f" The server said: {fault.raw[:MAX_REPLY_LENGTH]}" if fault.raw and fault.raw != why else ""
-        return f"{where}{why}{said}"
+        text = Sentence(why)
+        if fault.side is Side.SOURCE:
+            text = Sentence("%(endpoint)s (the source): %(why)s", endpoint=self.spec.source.name, why=text)
+        elif fault.side is Side.DESTINATION and self.spec.destination:
+            text = Sentence("%(endpoint)s (the destination): %(why)s", endpoint=self.spec.destination.name, why=text)
+        if fault.raw and fault.raw != why:
+            said = fault.raw[:MAX_REPLY_LENGTH]
+            return Sentence("%(what)s The server said: %(message)s", what=text, message=said)
+        return text
 
     def is_blocked(self) -> bool:
         """Whether no connection is to be opened now. Cheap, because it is called before each file."""

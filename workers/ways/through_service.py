@@ -7,6 +7,7 @@ from functools import partial
 from typing import Self
 
 from endpoints.gridftp.faults import Fault, FaultError, FaultScope, Kind
+from identity.gsi.sentences import Sentence
 from transferapi.tasks.records import CLEAR, ENCRYPTED, STREAMED, DataProtection, DataWay
 from workers.sessions.pooled_sessions import PooledSession
 from workers.streaming.lane import StreamedLane
@@ -69,5 +70,5 @@ def _why_not_between(sessions: Sequence[PooledSession]) -> str:
 def _protection(clear: Sequence[PooledSession]) -> DataProtection:
     if not clear:
         return DataProtection(ENCRYPTED)
-    remedy = "An SFTP server, or a GridFTP server with certificates, would protect them."
-    return DataProtection(CLEAR, clear[0].side, "is a plain FTP server, and sends files in clear", remedy)
+    remedy = Sentence("An SFTP server, or a GridFTP server with certificates, would protect them.")
+    return DataProtection(CLEAR, clear[0].side, Sentence("is a plain FTP server, and sends files in clear"), remedy)

@@ -19,13 +19,13 @@ from endpoints.gridftp.client import GridFTPSession
 from endpoints.gridftp.faults import Fault, FaultError, FaultScope, Kind, Side, make_fault, remedy
 from endpoints.gridftp.login import GsiLogin
 from endpoints.gridftp.session_settings import SessionSettings, SettingRefusedError, apply
+from identity.gsi.sentences import Sentence
 
 from .dcsc_keys import STOCK_OF_KEYS
 
-_IN_CLEAR = "is reached in clear text, without a credential"
-_NO_KEY = "takes no key for its data connections (DCSC), and is given no proxy"
-_REFUSES = "refuses to authenticate its data connections ({})"
-_NO_ENCRYPTION = "refuses to encrypt its data connections (PROT P)"
+_IN_CLEAR = Sentence("is reached in clear text, without a credential")
+_NO_KEY = Sentence("takes no key for its data connections (DCSC), and is given no proxy")
+_NO_ENCRYPTION = Sentence("refuses to encrypt its data connections (PROT P)")
 
 
 class DataSecurity(enum.StrEnum):
@@ -97,7 +97,7 @@ def obstacle(source: GridFTPSession, destination: GridFTPSession, *, encrypt: bo
             return found
     if _by_key(source, destination) or all(map(_has_proxy, (source, destination))):
         return None
-    return Obstacle(Side.UNKNOWN, "protects data connections in another way than the other one")
+    return Obstacle(Side.UNKNOWN, Sentence("protects data connections in another way than the other one"))
 
 
 def network_stack(driver: str, security: DataSecurity) -> bytes:
@@ -117,7 +117,11 @@ def _in_the_way(session: GridFTPSession, side: Side, *, encrypt: bool) -> Obstac
         return None
     for word in ("DCAU A", "DCAU S"):
         if word in refused:
-            return Obstacle(side, _REFUSES.format(word), refused[word])
+            return Obstacle(
+                side,
+                Sentence("refuses to authenticate its data connections (%(command)s)", command=word),
+                refused[word],
+            )
     return Obstacle(side, _NO_KEY, refused.get("DCSC P"))
 
 

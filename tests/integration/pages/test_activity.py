@@ -23,7 +23,7 @@ from transferapi.tasks.events import NewEvent
 from transferapi.tasks.models import File, Item, Task
 from transferapi.tasks.queries import TaskFilter
 from transferapi.tasks.states import FileState
-from webui.activity import same_request, task_list
+from webui.activity import same_request, task_list, task_page
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("alice", "passwords")]
 EVIL = '<img src=x onerror="alert(1)">\u202egnp.exe'
@@ -225,6 +225,50 @@ def test_errors_are_grouped_by_cause_with_what_happens_next(browser: Browser, ta
         assert words in browser.text, words
     assert "<img src=x" not in browser.page
     assert "\u202e" not in browser.page
+
+
+def test_each_part_of_the_page_has_what_belongs_to_it(browser: Browser, task: Task) -> None:
+    add_file(task, "arrived.dat", FileState.DONE, size=2048)
+    add_file(task, "lost.dat", FileState.FAILED, "PERMISSION_DENIED")
+    own = {
+        "": ("Mean rate", "Permission denied on 1 file"),
+        "?part=files": ("Files that have arrived", "/from/run 1/", "/to/arrived.dat", "2.0 KiB", "/from/lost.dat"),
+        "?part=log": ("The task was accepted, with 1 item(s).",),
+        "?part=scripts": ("Each of these makes the same request", "globus transfer"),
+    }
+    for part, words in own.items():
+        browser.get(f"/activity/{task.pk}{part}")
+        assert browser.page.count('aria-current="page"') >= 1
+        assert f'href="/activity/{task.pk}{part}" aria-current="page"' in browser.page
+        assert "Run 1" in browser.text
+        for text in words:
+            assert text in browser.text, (part, text)
+        assert [other for other, theirs in own.items() if theirs[0] in browser.text] == [part]
+
+
+def test_a_part_that_is_none_is_the_overview_and_old_addresses_of_the_log_lead_to_it(
+    browser: Browser, task: Task
+) -> None:
+    browser.get(f"/activity/{task.pk}?part=nonsense&marker=x")
+    assert "Progress" in browser.text
+    browser.get(f"/activity/{task.pk}?events=errors")
+    assert f'href="/activity/{task.pk}?part=log" aria-current="page"' in browser.page
+    browser.get(f"/activity/{task.pk}?part=files&marker=99999999999999999999")
+    assert "/from/run 1/" in browser.text
+
+
+def test_files_that_have_arrived_have_pages(browser: Browser, task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(task_page, "FILES", 2)
+    for number in range(3):
+        add_file(task, f"n{number}", FileState.DONE, size=1)
+    browser.get(f"/activity/{task.pk}?part=files")
+    found = re.search(r'href="\?part=files&amp;marker=(\d+)"', browser.page)
+    assert "/to/n1" in browser.text
+    assert "/to/n2" not in browser.text
+    assert found
+    browser.get(f"/activity/{task.pk}?part=files&marker={found[1]}")
+    assert "/to/n2" in browser.text
+    assert "/to/n1" not in browser.text
 
 
 def test_the_plan_is_shown_with_its_reason_and_what_is_no_plan_is_not(browser: Browser, task: Task) -> None:

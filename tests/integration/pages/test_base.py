@@ -27,7 +27,8 @@ SOURCES = Path(webui.__file__).parent
 #: They write the mails.
 #: Folders of services whose sentences pages and mails show.
 SERVICES = [
-    SOURCES.parent / place for place in ("identity", "transferapi/tasks", "workers/engine", "endpoints/gridftp")
+    SOURCES.parent / place
+    for place in ("identity", "transferapi/tasks", "workers/engine", "workers/ways", "endpoints/gridftp")
 ]
 #: CSS and scripts of a page, in octets as they are sent (gzip).
 MOST_OCTETS = 60_000
@@ -188,7 +189,9 @@ _IN_TEMPLATES = re.compile(r'{%\s*translate\s+"((?:[^"\\]|\\.)*)"')
 _BLOCKS = re.compile(r"{%\s*blocktranslate[^%]*%}(.*?){%\s*endblocktranslate\s*%}", re.DOTALL)
 _STRING = r'"(?:[^"\\\n]|\\.)*"'
 _IN_CODE = re.compile(rf"\b(?:_|gettext|gettext_lazy|translatable)\(\s*((?:{_STRING}\s*)+)\)")
-_PLURALS = re.compile(rf"\bngettext\(\s*({_STRING}),\s*{_STRING},")
+#: `Sentence` has values behind the text.
+_SENTENCES = re.compile(rf"\bSentence\(\s*((?:{_STRING}\s*)+)[,)]")
+_PLURALS = re.compile(rf"\b(?:ngettext|Sentence\.counted)\(\s*({_STRING}),\s*{_STRING},")
 _IN_SCRIPTS = re.compile(rf"\bt\(\s*({_STRING})")
 _PLURALS_IN_SCRIPTS = re.compile(rf"\btn\(\s*({_STRING}),\s*{_STRING},")
 
@@ -204,7 +207,8 @@ def _texts() -> Iterator[tuple[Key, Path]]:
             yield (words, 1) if others else words, path
     for path in [*sources("*.py"), *(path for folder in SERVICES for path in folder.rglob("*.py"))]:
         text = path.read_text()
-        yield from (("".join(map(literal_eval, re.findall(_STRING, group))), path) for group in _IN_CODE.findall(text))
+        groups = [*_IN_CODE.findall(text), *_SENTENCES.findall(text)]
+        yield from (("".join(map(literal_eval, re.findall(_STRING, group))), path) for group in groups)
         yield from (((literal_eval(found), 1), path) for found in _PLURALS.findall(text))
     for path in sources("*.js"):
         yield from ((literal_eval(found), path) for found in _IN_SCRIPTS.findall(path.read_text()))

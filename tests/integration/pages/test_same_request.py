@@ -276,11 +276,12 @@ def test_a_request_of_which_items_are_left_out_is_not_shown(alice: User, ep1: En
     task = transfer(alice, ep1, ep2, {}, *items)
     browser = Browser()
     browser.sign_in(alice)
-    browser.get(f"/activity/{task.pk}")
+    browser.get(f"/activity/{task.pk}?part=scripts")
     assert "/b/20" in browser.text
     Task.objects.filter(pk=task.pk).update(items_total=201)
-    browser.get(f"/activity/{task.pk}")
-    assert "The same request elsewhere" not in browser.text
+    browser.get(f"/activity/{task.pk}?part=scripts")
+    assert "/b/20" not in browser.text
+    assert "The request has more items than a command can show here." in browser.text
 
 
 @pytest.mark.parametrize("url", ["https://data.example.org/", "http://[::1]:8000", "https://data.example.org:8443"])

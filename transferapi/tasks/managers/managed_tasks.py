@@ -256,7 +256,7 @@ def _mask_event(event: Event) -> None:
     if event.code not in _OUR_DETAILS:
         event.details = ""
     if event.is_error and event.code not in _OUR_WORDS and not FAULT_SUMMARY.match(event.description):
-        event.description = f"{event.code.replace('_', ' ').capitalize()}."
+        event.description, event.sentence = f"{event.code.replace('_', ' ').capitalize()}.", None
 
 
 def successful_transfers(

@@ -23,6 +23,7 @@ from endpoints.registry import canonical_name
 from identity.clock import moment
 from identity.database_rows import query_rows
 from identity.error_categories import RefusedError
+from identity.gsi.sentences import Sentence, joined
 from identity.models import User
 from transferapi.tasks import doorbell, moves, queries
 from transferapi.tasks.errors import TASK_COMPLETE
@@ -163,15 +164,15 @@ def rules_changed(sender: object, **_: object) -> None:
 def _reason(task: Task, found: Causes) -> PauseReason | None:
     if not found:
         return None
-    texts = []
+    texts: list[str] = []
     if found.by_operator is not None:
-        texts.append(_with_message("The operator of this service holds this task", found.by_operator))
-    texts += ["The owner has paused this task."] if found.by_owner else []
+        texts.append(moves.with_message(Sentence("The operator of this service holds this task"), found.by_operator))
+    texts += [Sentence("The owner has paused this task.")] if found.by_owner else []
     texts += [_by_admin(task.ends.get(place.removesuffix("_share")), text) for place, text in found.messages.items()]
     texts += [_by_rule(task, rule, is_source=is_source) for rule, is_source in found.rules]
     texts = list(dict.fromkeys(texts))
-    more = [f"There are {len(texts) - TOLD} more reasons."] if len(texts) > TOLD else []
-    return PauseReason(_code(found), " ".join([*texts[:TOLD], *more]))
+    more = [Sentence("There are %(number)s more reasons.", number=len(texts) - TOLD)] if len(texts) > TOLD else []
+    return PauseReason(_code(found), joined(" ", [*texts[:TOLD], *more]))
 
 
 def _code(found: Causes) -> str:
@@ -181,17 +182,21 @@ def _code(found: Causes) -> str:
 
 
 def _by_admin(endpoint: Endpoint | None, message: str) -> str:
-    where = f" of {canonical_name(endpoint)}" if endpoint else ""
-    return _with_message(f"A manager{where} has paused this task", message)
+    who = Sentence("A manager has paused this task")
+    if endpoint:
+        who = Sentence("A manager of %(endpoint)s has paused this task", endpoint=canonical_name(endpoint))
+    return moves.with_message(who, message)
 
 
 def _by_rule(task: Task, rule: PauseRule, *, is_source: bool) -> str:
-    what = "deletions on" if task.type == TaskType.DELETE else "transfers from" if is_source else "transfers to"
-    return _with_message(f"A manager of {canonical_name(rule.endpoint)} has paused {what} it", rule.message)
-
-
-def _with_message(text: str, message: str) -> str:
-    return f"{text}: {message.rstrip()}" if message.strip() else f"{text}."
+    endpoint = canonical_name(rule.endpoint)
+    if task.type == TaskType.DELETE:
+        what = Sentence("A manager of %(endpoint)s has paused deletions on it", endpoint=endpoint)
+    elif is_source:
+        what = Sentence("A manager of %(endpoint)s has paused transfers from it", endpoint=endpoint)
+    else:
+        what = Sentence("A manager of %(endpoint)s has paused transfers to it", endpoint=endpoint)
+    return moves.with_message(what, rule.message)
 
 
 # ---- rows

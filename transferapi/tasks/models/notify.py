@@ -20,6 +20,8 @@ class Event(models.Model):
     code = models.CharField(max_length=64)
     is_error = models.BooleanField(default=False)
     description = models.TextField()
+    #: The description as `Sentence.record`; None where it is in English only, as are those of earlier versions.
+    sentence = models.JSONField(null=True)
     #: Text; JSON text for STARTED, PROGRESS and SUCCEEDED, as the Transfer API has it.
     details = models.TextField()
     #: Ids are assigned in another order than transactions commit; readers that resume need this column.

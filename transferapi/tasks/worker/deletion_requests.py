@@ -13,6 +13,7 @@ from django.db import transaction
 
 from identity.clock import moment
 from identity.error_categories import RefusedError
+from identity.gsi.sentences import Sentence
 from identity.models import User
 from transferapi.tasks import doorbell, events, moves, queries
 from transferapi.tasks.errors import NOTHING_TO_CONFIRM
@@ -36,7 +37,7 @@ def ask(task_id: uuid.UUID, epoch: int, extra: int, total: int, now: datetime | 
     with hold(task_id, epoch, now, to_end=True) as now:
         if moves.end_if_canceled(task_id, now):
             return
-        text = _question(extra, total)
+        text = question(extra, total)
         changes = {
             "nice_status": WAITS,
             "nice_status_details": text,
@@ -50,11 +51,14 @@ def ask(task_id: uuid.UUID, epoch: int, extra: int, total: int, now: datetime | 
         task_mails.deletion_unconfirmed(task, extra, total, now)
 
 
-def _question(extra: int, total: int) -> str:
-    return (
-        f"All files have arrived. To mirror the source, {extra} of the {total} entries at the destination would be "
+def question(extra: int, total: int) -> Sentence:
+    """The question to the owner."""
+    return Sentence(
+        "All files have arrived. To mirror the source, %(extra)s of the %(total)s entries at the destination would be "
         "deleted, because the source does not have them. The source may be incomplete, as a disk that is not mounted. "
-        "Confirm the deletion, or refuse it; until then nothing is deleted."
+        "Confirm the deletion, or refuse it; until then nothing is deleted.",
+        extra=extra,
+        total=total,
     )
 
 
@@ -70,9 +74,10 @@ def answer(user: User, task_id: uuid.UUID, *, delete: bool, now: datetime | None
         if not waits(task):
             raise RefusedError(NOTHING_TO_CONFIRM)
         now = moment(now)
-        said = "confirmed the deletion of extra files." if delete else "refused the deletion of extra files."
+        confirmed = Sentence("The owner of the task has confirmed the deletion of extra files.")
+        refused = Sentence("The owner of the task has refused the deletion of extra files.")
         answered = {**task.options, ANSWER: CONFIRMED if delete else REFUSED}
         changes = {"options": answered, "next_run_at": now, **moves.NO_TROUBLE, **moves.AWAKE}
-        event = events.NewEvent(ANSWERED, f"The owner of the task has {said}")
+        event = events.NewEvent(ANSWERED, confirmed if delete else refused)
         moves.move(task_id, moves.SUSPENDED, moves.QUEUED, now=now, event=event, changes=changes)
         transaction.on_commit(lambda: doorbell.ring([task_id]))

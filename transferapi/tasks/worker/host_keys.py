@@ -12,17 +12,22 @@ from django.db.models import Exists, OuterRef, Q
 
 from endpoints.gridftp.faults import Fault, Kind
 from endpoints.models import Endpoint, Server
-from endpoints.registry import canonical_name
+from identity.gsi.sentences import Sentence
 from transferapi.tasks import events, moves
 from transferapi.tasks.models import Task
 from transferapi.tasks.notify.mails import host_key as host_key_mails
 from transferapi.tasks.states import Phase
 
+from . import troubles
+
 
 def suspend(task: Task, fault: Fault, now: datetime) -> None:
     """Move a running task to INACTIVE; its worker holds the lease. Both owners get a mail, once for each new key."""
     endpoint = task.ends.get(fault.side, task.source)
-    text = f"{canonical_name(endpoint)} (the {fault.side}): {fault.advice} The task waits for that."
+    text = Sentence(
+        "%(endpoint)s: %(advice)s The task waits for that.",
+        endpoint=troubles.named(endpoint, fault.side), advice=Sentence(fault.advice),
+    )  # fmt: skip
     changes = {
         "nice_status": fault.kind,
         "nice_status_details": events.printable(text),

@@ -30,6 +30,7 @@ from endpoints.registry import canonical_name
 from endpoints.sharing.access import Access
 from identity.clock import ClockReading, boottime, read
 from identity.database_rows import execute, query_rows
+from identity.gsi.sentences import Sentence
 from transferapi.tasks import locks, moves, queries
 from transferapi.tasks.errors import LeaseLostError, StaleStateError
 from transferapi.tasks.events import NewEvent
@@ -226,7 +227,9 @@ def _take(
         moves.move(task.pk, moves.QUEUED, moves.RUNNING, now=now)
     else:
         task.suspect_up_to, task.lost_marks = lost.last_file, lost.marks
-        resumed = NewEvent("RESUMED", "The worker that had the task was lost; another one goes on where it was.")
+        resumed = NewEvent(
+            "RESUMED", Sentence("The worker that had the task was lost; another one goes on where it was.")
+        )
         moves.move(task.pk, moves.RUNNING, moves.RUNNING, now=now, event=resumed, changes=lost.changes)
     [(epoch,)] = query_rows(_TAKE, {
         "task": task.pk,

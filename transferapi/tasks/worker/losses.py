@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from identity.database_rows import query_rows
+from identity.gsi.sentences import Sentence
 from transferapi.tasks import moves
 from transferapi.tasks.events import NewEvent
 from transferapi.tasks.models import Lease, Task
@@ -102,9 +103,11 @@ def wait(task: Task, lost: Loss, now: datetime) -> None:
         return
     pause = delay(lost.in_a_row)
     seconds = int(pause.total_seconds())
-    text = (
-        f"{lost.in_a_row} workers in a row were lost with this task before it made progress. It is tried again after "
-        f"{seconds} s. If this goes on, the operator of this service can find the cause in the workers' logs."
+    text = Sentence(
+        "%(losses)s workers in a row were lost with this task before it made progress. It is tried again after "
+        "%(seconds)s s. If this goes on, the operator of this service can find the cause in the workers' logs.",
+        losses=lost.in_a_row,
+        seconds=seconds,
     )
     log.warning("%d workers in a row were lost with task %s: it waits for %d s", lost.in_a_row, task.pk, seconds)
     waits = {

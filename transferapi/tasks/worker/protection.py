@@ -9,7 +9,7 @@ from __future__ import annotations
 import uuid
 from datetime import datetime
 
-from endpoints.registry import canonical_name
+from identity.gsi.sentences import Sentence, joined
 from transferapi.tasks import events
 from transferapi.tasks.models import WITH_ENDS, Event, Task
 from transferapi.tasks.records import (
@@ -24,21 +24,23 @@ from transferapi.tasks.records import (
     DataWay,
 )
 
+from . import troubles
 from .leases import hold
 
 CODE = "DATA_PROTECTION"
 WAY_CODE = "DATA_WAY"
 _WAY_TEXTS = {
-    DIRECT: "The data go directly from the source to the destination.",
-    RELAYED: "The data are relayed through this service.",
-    STREAMED: "A worker of this service reads the data from the source and writes them to the destination.",
+    DIRECT: Sentence("The data go directly from the source to the destination."),
+    RELAYED: Sentence("The data are relayed through this service."),
+    STREAMED: Sentence("A worker of this service reads the data from the source and writes them to the destination."),
 }
 
 _TEXTS = {
-    CLEAR: "The data channels are neither authenticated nor encrypted: {why}",
-    AUTHENTICATED: "The data channels are authenticated: each server proves its identity to the other. "
-    "The data is not encrypted; encrypt_data asks for that.",
-    ENCRYPTED: "The data channels are authenticated and encrypted.",
+    AUTHENTICATED: Sentence(
+        "The data channels are authenticated: each server proves its identity to the other. "
+        "The data is not encrypted; encrypt_data asks for that."
+    ),
+    ENCRYPTED: Sentence("The data channels are authenticated and encrypted."),
 }
 
 
@@ -49,7 +51,7 @@ def note(task_id: uuid.UUID, epoch: int, held: DataProtection, now: datetime | N
         rows = Task.objects.filter(pk=task_id).exclude(data_protection__in=as_weak)
         if not rows.update(data_protection=held.level):
             return
-        text = _TEXTS[held.level].format(why=_why(task_id, held) if held.level == CLEAR else "")
+        text = _unprotected(task_id, held) if held.level == CLEAR else _TEXTS[held.level]
         events.append(task_id, [events.NewEvent(CODE, text, held.raw)], now)
 
 
@@ -62,9 +64,14 @@ def note_way(task_id: uuid.UUID, epoch: int, way: DataWay, now: datetime | None 
             events.append_bounded(task_id, [events.NewEvent(WAY_CODE, _WAY_TEXTS[way.way], way.why)], now)
 
 
-def _why(task_id: uuid.UUID, held: DataProtection) -> str:
-    """A sentence about the side that prevents protection, with the remedy."""
+def _unprotected(task_id: uuid.UUID, held: DataProtection) -> Sentence:
+    """The sentence about the side that prevents protection, with the remedy."""
     task = Task.objects.select_related(*WITH_ENDS).get(pk=task_id)
-    end = task.ends.get(held.side)
-    one = f"the server of {canonical_name(end)} (the {held.side})" if end else "one server"
-    return f"{one} {held.why}.{' ' if held.remedy else ''}{held.remedy}"
+    end, why = task.ends.get(held.side), held.why
+    text = Sentence("The data channels are neither authenticated nor encrypted: one server %(why)s.", why=why)
+    if end:
+        text = Sentence(
+            "The data channels are neither authenticated nor encrypted: the server of %(endpoint)s %(why)s.",
+            endpoint=troubles.named(end, held.side), why=why,
+        )  # fmt: skip
+    return joined(" ", [text, held.remedy]) if held.remedy else text

@@ -19,15 +19,14 @@ from functools import partial
 from django.conf import settings
 from django.db import transaction
 from django.db.models import Q
-from django.utils.translation import gettext as _
 
 from endpoints.activation import status as activation
-from endpoints.gridftp.faults import Fault, Kind
+from endpoints.gridftp.faults import Fault, Kind, Side
 from endpoints.models import Endpoint
 from endpoints.registry import canonical_name
 from identity.clock import moment
-from identity.gsi.printable import translatable
-from identity.languages import ENGLISH, speaking
+from identity.gsi.sentences import Sentence, joined
+from identity.languages import translated
 from identity.vault.store import CredentialInfo
 from transferapi.tasks import events, moves, queries
 from transferapi.tasks.forecast import services as forecasts
@@ -36,7 +35,7 @@ from transferapi.tasks.models import Event, Task
 from transferapi.tasks.notify.mails import task as task_mails
 from transferapi.tasks.states import Phase
 
-from . import host_keys
+from . import host_keys, troubles
 from .leases import hold
 
 EXPIRES_SOON = "CREDENTIAL_EXPIRES_SOON"
@@ -46,7 +45,7 @@ NOTICE = timedelta(minutes=30)
 LOOKS = timedelta(minutes=1)
 #: A forecast may be too short by this factor.
 DOUBT = 4.0
-NONE_VALID = translatable("There is none that is valid now.")
+NONE_VALID = Sentence("There is none that is valid now.")
 #: The page that activates an endpoint, and the path of the API.
 PAGE = "/endpoints/{}/activate"
 ACTIVATE = "/v0.10/endpoint/{}/activate"
@@ -61,7 +60,7 @@ def suspend(task: Task, fault: Fault, had_credential: datetime | None, now: date
         host_keys.suspend(task, fault, now)
         return
     waits_at = _endpoint(task, fault.side)
-    text = _in_english(task, waits_at, fault)
+    text = _why(task, waits_at, fault)
     # A server's reply about another user's credential is not shown to this one.
     raw = fault.raw if task_mails.giver(task, waits_at).pk == task.owner_id else ""
     event = events.NewEvent(fault.kind, text, raw, is_error=True)
@@ -76,15 +75,10 @@ def suspend(task: Task, fault: Fault, had_credential: datetime | None, now: date
     _tell(task, waits_at, fault, now)
 
 
-def _in_english(task: Task, waits_at: Endpoint, fault: Fault) -> str:
-    """The reason for events, which are in English, also where a page in another language resumes the task."""
-    with speaking(ENGLISH):
-        return _why(task, waits_at, fault)
-
-
 def _tell(task: Task, waits_at: Endpoint, fault: Fault, now: datetime) -> None:
     """Write the mails, each in the language of its reader."""
-    task_mails.waiting(task, waits_at, lambda: _why(task, waits_at, fault), lambda: how_to_renew(_host(waits_at)), now)
+    why, how = _why(task, waits_at, fault), how_to_renew(_host(waits_at))
+    task_mails.waiting(task, waits_at, partial(translated, why), partial(translated, how), now)
 
 
 def _endpoint(task: Task, side: str) -> Endpoint:
@@ -99,56 +93,55 @@ def _host(endpoint: Endpoint) -> Endpoint:
     return endpoint.host or endpoint
 
 
-def _why(task: Task, waits_at: Endpoint, fault: Fault) -> str:
-    where = {"endpoint": _where(task, waits_at)}
+def _why(task: Task, waits_at: Endpoint, fault: Fault) -> Sentence:
+    where = _where(task, waits_at)
     if fault.kind is Kind.AUTH:
-        text = _("%(endpoint)s refused the login; the task waits for another credential.") % where
+        texts = [Sentence("%(endpoint)s refused the login; the task waits for another credential.", endpoint=where)]
     else:
-        text = _("The task waits for a credential for %(endpoint)s.") % where + f" {_(fault.advice or NONE_VALID)}"
-    others = [end for end in task.ends.values() if end.pk != waits_at.pk and not _active(task, end)]
-    needs = _("%(endpoint)s needs one, too.")
-    also = "".join(f" {needs % {'endpoint': _where(task, end)}} {_who_renews(task, end)}" for end in others)
-    return f"{text} {_who_renews(task, waits_at)}{also}"
+        waits = Sentence("The task waits for a credential for %(endpoint)s.", endpoint=where)
+        texts = [waits, Sentence(fault.advice or NONE_VALID)]
+    texts.append(_who_renews(task, waits_at))
+    for end in task.ends.values():
+        if end.pk != waits_at.pk and not _active(task, end):
+            texts.append(Sentence("%(endpoint)s needs one, too.", endpoint=_where(task, end)))
+            texts.append(_who_renews(task, end))
+    return joined(" ", [*texts])
 
 
-def _where(task: Task, endpoint: Endpoint) -> str:
+def _where(task: Task, endpoint: Endpoint) -> Sentence:
     """The name of the endpoint, with its side in the task."""
-    sides = " ".join(side for side, end in task.ends.items() if end.pk == endpoint.pk)
-    words = {
-        "source": _("%(endpoint)s (the source)"),
-        "destination": _("%(endpoint)s (the destination)"),
-    }
-    text = words.get(sides, _("%(endpoint)s (the source and the destination)"))
-    return text % {"endpoint": canonical_name(endpoint)}
+    sides = [side for side, end in task.ends.items() if end.pk == endpoint.pk]
+    return troubles.named(endpoint, Side(sides[0]) if len(sides) == 1 else Side.UNKNOWN)
 
 
 def _active(task: Task, endpoint: Endpoint) -> bool:
     return activation.activation_status(task_mails.giver(task, endpoint).pk, _host(endpoint)).active
 
 
-def _who_renews(task: Task, endpoint: Endpoint) -> str:
+def _who_renews(task: Task, endpoint: Endpoint) -> Sentence:
     """Instructions for the owner of the task, without details of the host of a shared endpoint."""
     giver = task_mails.giver(task, endpoint)
     if giver.pk == task.owner_id:
         return how_to_renew(_host(endpoint))
-    text = _("%(user)s, the owner of this shared endpoint, must activate its host.")
-    return text % {"user": giver.username}
+    return Sentence("%(user)s, the owner of this shared endpoint, must activate its host.", user=giver.username)
 
 
-def how_to_renew(endpoint: Endpoint) -> str:
+def how_to_renew(endpoint: Endpoint) -> Sentence:
     """Instructions to give a credential for the endpoint."""
     page, call = (f"{settings.PUBLIC_URL}{path.format(endpoint.pk)}" for path in (PAGE, ACTIVATE))
-    places = {"endpoint": canonical_name(endpoint), "page": page, "call": call}
-    text = _("Activate %(endpoint)s at %(page)s or by POST %(call)s") % places
-    ways = []
-    if endpoint.myproxy_server:
-        at = {"server": endpoint.myproxy_server}
-        ways.append(_("your name and passphrase at the MyProxy server %(server)s") % at)
-    if endpoint.oauth_server:
-        ways.append(_("a login at %(server)s") % {"server": endpoint.oauth_server})
+    text = Sentence(
+        "Activate %(endpoint)s at %(page)s or by POST %(call)s",
+        endpoint=canonical_name(endpoint), page=page, call=call,
+    )  # fmt: skip
+    ways: list[Sentence] = []
+    if server := endpoint.myproxy_server:
+        ways.append(Sentence("your name and passphrase at the MyProxy server %(server)s", server=server))
+    if server := endpoint.oauth_server:
+        ways.append(Sentence("a login at %(server)s", server=server))
     if not ways:
-        return f"{text}."
-    return _("%(activate)s, with %(ways)s.") % {"activate": text, "ways": _(" or ").join(ways)}
+        return Sentence("%(what)s.", what=text)
+    way = ways[0] if len(ways) == 1 else Sentence("%(first)s or %(second)s", first=ways[0], second=ways[1])
+    return Sentence("%(activate)s, with %(ways)s.", activate=text, ways=way)
 
 
 # ---- resume
@@ -202,7 +195,7 @@ def _go_on(task: Task, renewed: Endpoint, now: datetime | None) -> bool:
     fault = Fault(Kind.NO_CREDENTIALS, advice=NONE_VALID)
     with transaction.atomic():
         now = moment(now)
-        text = _in_english(task, other, fault)
+        text = _why(task, other, fault)
         changes = {"waits_at": other, "had_credential": None, "nice_status_details": events.printable(text)}
         changed = Task.objects.filter(pk=task.pk, phase=Phase.SUSPENDED, waits_at=renewed)
         if changed.update(nice_status=fault.kind, **changes):
@@ -238,20 +231,20 @@ def foresee(
     if held.expires_at is None or not _is_too_short(task, held.expires_at - now, rest, _notice(held)):
         return False
     details = {"endpoint": canonical_name(endpoint), "expires_at": held.expires_at.isoformat(timespec="seconds")}
-    soon = partial(_expires_soon, task, endpoint, held.expires_at, rest, now)
-    with speaking(ENGLISH):
-        new = events.NewEvent(EXPIRES_SOON, soon(), details)
+    soon = _expires_soon(task, endpoint, held.expires_at, rest, now)
+    new = events.NewEvent(EXPIRES_SOON, soon, details)
     with hold(task_id, epoch) as at:
         if not Event.objects.filter(task=task_id, code=EXPIRES_SOON, details=events.text(details)).exists():
             events.append(task_id, [new], at)
-            task_mails.expiring(task, endpoint, held, soon, lambda: how_to_renew(_host(endpoint)), at)
+            how = partial(translated, how_to_renew(_host(endpoint)))
+            task_mails.expiring(task, endpoint, held, partial(translated, soon), how, at)
     return True
 
 
-def _expires_soon(task: Task, endpoint: Endpoint, ends: datetime, rest: float | None, now: datetime) -> str:
-    places = {"endpoint": _where(task, endpoint), "time": f"{ends:%Y-%m-%d %H:%M:%S} UTC"}
-    first = _("The credential for %(endpoint)s expires at %(time)s, and") % places
-    return f"{first} {_how_long(rest, ends - now)} {_who_renews(task, endpoint)}"
+def _expires_soon(task: Task, endpoint: Endpoint, ends: datetime, rest: float | None, now: datetime) -> Sentence:
+    where = _where(task, endpoint)
+    first = Sentence("The credential for %(endpoint)s expires at %(time)s, and", endpoint=where, time=ends)
+    return joined(" ", [first, _how_long(rest, ends - now), _who_renews(task, endpoint)])
 
 
 def _notice(held: CredentialInfo) -> timedelta:
@@ -267,19 +260,21 @@ def _is_too_short(task: Task, left: timedelta, rest: float | None, notice: timed
     return rest is None or task.is_scanning or left.total_seconds() < DOUBT * rest
 
 
-def _how_long(rest: float | None, left: timedelta) -> str:
+def _how_long(rest: float | None, left: timedelta) -> Sentence:
     if rest is None:
-        return _("the time that the task takes is not known yet. If it is not done by then, it will wait.")
-    duration = {"duration": _duration(rest)}
+        return Sentence("the time that the task takes is not known yet. If it is not done by then, it will wait.")
+    duration = _duration(rest)
     if rest <= left.total_seconds():
-        return _("the rest of the task takes about %(duration)s. If it gets slower, it will wait then.") % duration
-    return _("the rest of the task takes about %(duration)s. The task will wait then.") % duration
+        return Sentence(
+            "the rest of the task takes about %(duration)s. If it gets slower, it will wait then.", duration=duration
+        )
+    return Sentence("the rest of the task takes about %(duration)s. The task will wait then.", duration=duration)
 
 
-def _duration(seconds: float) -> str:
+def _duration(seconds: float) -> Sentence:
     """The duration in words."""
     if seconds >= 7200:
-        return _("%(count)s hours") % {"count": f"{seconds / 3600:.0f}"}
+        return Sentence("%(count)s hours", count=f"{seconds / 3600:.0f}")
     if seconds >= 120:
-        return _("%(count)s minutes") % {"count": f"{seconds / 60:.0f}"}
-    return _("%(count)s seconds") % {"count": f"{seconds:.0f}"}
+        return Sentence("%(count)s minutes", count=f"{seconds / 60:.0f}")
+    return Sentence("%(count)s seconds", count=f"{seconds:.0f}")

@@ -10,13 +10,14 @@ from __future__ import annotations
 import json
 import uuid
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from endpoints.gridftp.faults import Fault, Kind, Side
 from endpoints.gridftp.ranges import RangeSet
 from identity.database_rows import execute, query_rows
+from identity.gsi.sentences import ErrorName, Sentence, Value
 from transferapi.tasks import events, standstill
 from transferapi.tasks.models import WITH_ENDS, Task
 from transferapi.tasks.records import FaultedFile, FaultedItem, PartialFile, SettledFile, Settlement, SkippedSource
@@ -32,7 +33,7 @@ from .scan_results import file_key
 GRACE = timedelta(hours=72)
 #: The outcome of a fault: the time of the retry, "given up", or "passed over".
 _Fate = datetime | str
-_PASSED_OVER = "passed over"
+_PASSED_OVER, _GIVEN_UP = Sentence("passed over"), Sentence("given up")
 #: (path, fault, outcome)
 _Reported = tuple[str, Fault, _Fate]
 #: Paths that the event of a fault lists; characters of a server's reply in the event, and in the row of a file.
@@ -258,10 +259,9 @@ def _status(
     """The status of a task by this fault of so many files. stalls: the record for a task that does not go on."""
     task = Task.objects.select_related(*WITH_ENDS).get(pk=task_id)
     begun = standstill.since(task, fault.kind, now)
-    what = f"{files} file{'' if files == 1 else 's'}"
-    advice = troubles.sentence(task, fault, retry_at, what=what, since=begun if begun < now else None)
+    advice = troubles.sentence(task, fault, retry_at, files=files, since=begun if begun < now else None)
     stalls = json.dumps(troubles.of_files(task, fault, retry_at, now)) if retry_at else None
-    return {"code": fault.kind.value, "advice": advice, "stalls": stalls}
+    return {"code": fault.kind.value, "advice": events.printable(advice), "stalls": stalls}
 
 
 def _earliest(moments: Iterable[datetime | None]) -> datetime | None:
@@ -276,7 +276,7 @@ def _fate(faulted: FaultedFile | FaultedItem) -> _Fate:
     """The outcome: the time of the retry, or one of the two words."""
     if faulted.skipped:
         return _PASSED_OVER
-    return faulted.retry_at or "given up"
+    return faulted.retry_at or _GIVEN_UP
 
 
 def _report(task_id: uuid.UUID, faults: Iterable[_Reported], now: datetime) -> None:
@@ -288,18 +288,28 @@ def _report(task_id: uuid.UUID, faults: Iterable[_Reported], now: datetime) -> N
         events.append_bounded(task_id, [_event(*key, group) for key, group in groups.items()], now)
 
 
+#: The name of an error with the side where it was met.
+_WHERE: dict[Side, Callable[[ErrorName], Value]] = {
+    Side.SOURCE: lambda error: Sentence("%(error)s at the source", error=error),
+    Side.DESTINATION: lambda error: Sentence("%(error)s at the destination", error=error),
+    Side.UNKNOWN: lambda error: error,
+}
+
+
 def _event(kind: Kind, side: Side, end: str | None, group: Sequence[_Reported]) -> events.NewEvent:
-    what = kind.replace("_", " ").capitalize()
-    where = f" at the {side}" if side is not Side.UNKNOWN else ""
-    number = "1 file" if len(group) == 1 else f"{len(group)} files"
     tries = [fate for _, _, fate in group if isinstance(fate, datetime)]
-    then = end or f"tried again from {min(tries):%Y-%m-%d %H:%M:%S} UTC"
+    then = end or Sentence("tried again from %(time)s", time=min(tries))
+    what = _WHERE[side](ErrorName(kind.value, kind.replace("_", " ").capitalize()))
+    summary = Sentence.counted(
+        "%(what)s on %(number)s file: %(then)s.", "%(what)s on %(number)s files: %(then)s.", len(group),
+        what=what, then=then,
+    )  # fmt: skip
     fault = group[0][1]
     lines = [fault.advice, fault.raw[:MAX_RAW], *(f"File: {path}" for path, _, _ in group[:PATHS_TOLD])]
     if len(group) > PATHS_TOLD:
         lines.append(f"... and {len(group) - PATHS_TOLD} more")
     text = "\n".join(line for line in lines if line)
-    return events.NewEvent(kind.value, f"{what}{where} on {number}: {then}.", text, is_error=end != _PASSED_OVER)
+    return events.NewEvent(kind.value, summary, text, is_error=end != _PASSED_OVER)
 
 
 #: Each of these three statements returns the changes of the counters, in the order of `_Changes`.

@@ -11,6 +11,7 @@ from datetime import datetime
 from django.db.models import Count, Exists, OuterRef
 
 from endpoints.gridftp.faults import Fault
+from identity.gsi.sentences import Sentence
 from transferapi.tasks import events, moves
 from transferapi.tasks.managers import pauses
 from transferapi.tasks.models import WITH_ENDS, File, Task
@@ -35,7 +36,7 @@ def finish(task_id: uuid.UUID, epoch: int, now: datetime | None = None) -> None:
         if task.files_failed:
             _fail_for_files(task, now)
         else:
-            event = events.NewEvent("SUCCEEDED", "The task succeeded.", _numbers(task))
+            event = events.NewEvent("SUCCEEDED", Sentence("The task succeeded."), _numbers(task))
             moves.move(task_id, moves.RUNNING, moves.SUCCEEDED, now=now, event=event, changes=moves.NO_TROUBLE)
 
 
@@ -45,8 +46,11 @@ _HAS_PENDING_FILES = Exists(_PENDING.filter(next_try_at=None)) | Exists(_PENDING
 
 
 def _passed_over(count: int) -> events.NewEvent:
-    what = "1 file or folder" if count == 1 else f"{count} files or folders"
-    text = f"{what} could not be read and were left out, as skip_source_errors asks."
+    text = Sentence.counted(
+        "%(number)s file or folder could not be read and was left out, as skip_source_errors asks.",
+        "%(number)s files or folders could not be read and were left out, as skip_source_errors asks.",
+        count,
+    )
     return events.NewEvent("SKIPPED_ERRORS", text, {"skipped_errors": count})
 
 
@@ -55,11 +59,16 @@ def _fail_for_files(task: Task, now: datetime) -> None:
     failed = File.objects.filter(task=task, state=FileState.FAILED, error_code__isnull=False)
     code = failed.values_list("error_code").annotate(files=Count("id")).order_by("-files", "error_code")[0][0]
     done = task.files - task.files_failed
-    text = f"{task.files_failed} of {task.files} file(s) failed, {done} arrived or were in place already."
+    text = Sentence(
+        "%(failed)s of %(files)s file(s) failed, %(done)s arrived or were in place already.",
+        failed=task.files_failed, files=task.files, done=done,
+    )  # fmt: skip
     first = failed.filter(error_code=code).order_by("pk")[0]
     if first.error_details:
         path = first.source_path or first.destination_path or ""
-        text += f" {path[:MAX_PATH]}: {first.error_details[:MAX_REASON]}"
+        text = Sentence(
+            "%(summary)s %(path)s: %(why)s", summary=text, path=path[:MAX_PATH], why=first.error_details[:MAX_REASON]
+        )
     moves.fail(task.pk, moves.RUNNING, str(code), text, now, _numbers(task))
 
 

@@ -14,7 +14,9 @@ from typing import Any
 from django.db.models import F
 
 from endpoints.gridftp.faults import Fault, Kind, Side
+from endpoints.models import Endpoint
 from endpoints.registry import canonical_name
+from identity.gsi.sentences import ErrorName, Sentence, Value, joined
 from transferapi.tasks import endpoint_failures, events, standstill
 from transferapi.tasks.models import WITH_ENDS, Task
 
@@ -25,6 +27,8 @@ FORGET = timedelta(hours=1)
 #: Causes that are remembered; characters of a server's reply in a sentence.
 MOST_CAUSES, MAX_WORDS = 16, 400
 
+_AN_ENDPOINT = Sentence("an endpoint")
+#: The names of errors of endpoints in English.
 _TITLES = {
     "AUTH": "The login was refused",
     "CONNECT_FAILED": "No connection",
@@ -51,19 +55,29 @@ def of_files(task: Task, fault: Fault, retry_at: datetime, now: datetime) -> dic
 
 
 def sentence(
-    task: Task, fault: Fault, retry_at: datetime | None, *, what: str = "", since: datetime | None = None
-) -> str:
-    """The fault as a sentence. task: with WITH_ENDS. what: "3 files", for example; "": the endpoint itself.
+    task: Task, fault: Fault, retry_at: datetime | None, *, files: int = 0, since: datetime | None = None
+) -> Sentence:
+    """The fault as a sentence. task: with WITH_ENDS. files: their number; 0: the endpoint itself.
 
     since: the time of the first attempt that failed, where there were several.
     """
-    parts = [_title(fault.kind), _where(task, fault), f" on {what}" if what else ""]
-    words = _shortened(events.printable(fault.raw))
-    head = f"{''.join(parts)}: {words}" if words else "".join(parts)
-    begun = f"has failed since {since:%Y-%m-%d %H:%M:%S} UTC, and " if since else ""
-    then = f" It {begun}is tried again at {retry_at:%Y-%m-%d %H:%M:%S} UTC." if retry_at else ""
-    advice = f" {fault.advice}" if fault.advice and fault.advice != fault.raw else ""
-    return events.printable(f"{head.rstrip('.')}.{then}{advice}")
+    head: Value = ErrorName(fault.kind.value, _title(fault.kind))
+    if where := _where(task, fault):
+        head = Sentence("%(error)s at %(endpoint)s", error=head, endpoint=where)
+    if files:
+        head = Sentence.counted("%(what)s on %(number)s file", "%(what)s on %(number)s files", files, what=head)
+    if words := _shortened(events.printable(fault.raw)):
+        head = Sentence("%(what)s: %(message)s", what=head, message=words.rstrip("."))
+    parts: list[str] = [Sentence("%(what)s.", what=head)]
+    if retry_at and since:
+        parts.append(
+            Sentence("It has failed since %(since)s, and is tried again at %(time)s.", since=since, time=retry_at)
+        )
+    elif retry_at:
+        parts.append(Sentence("It is tried again at %(time)s.", time=retry_at))
+    if fault.advice and fault.advice != fault.raw:
+        parts.append(Sentence(fault.advice))
+    return joined(" ", parts)
 
 
 def endpoint_failed(
@@ -89,12 +103,17 @@ def endpoint_failed(
         status["since"] = begun.isoformat()
         endpoint_failures.failed(task, fault, now)
         Task.objects.filter(pk=task_id).update(
-            faults=F("faults") + 1, nice_status=fault.kind, nice_status_details=text, trouble={**status, "seen": seen}
+            faults=F("faults") + 1,
+            nice_status=fault.kind,
+            nice_status_details=events.printable(text),
+            trouble={**status, "seen": seen},
         )
         if tries & (tries - 1) == 0:
-            often = f" Met {tries} times since {first:%Y-%m-%d %H:%M:%S} UTC." if tries > 1 else ""
+            if tries > 1:
+                often = Sentence("Met %(tries)s times since %(time)s.", tries=tries, time=first)
+                text = joined(" ", [text, often])
             details = "\n".join(filter(None, (fault.advice, fault.raw)))
-            events.append_bounded(task_id, [events.NewEvent(fault.kind, text + often, details, is_error=True)], now)
+            events.append_bounded(task_id, [events.NewEvent(fault.kind, text, details, is_error=True)], now)
 
 
 def reached(task_id: uuid.UUID, epoch: int, sides: Sequence[Side], *, lanes: bool, now: datetime | None = None) -> None:
@@ -119,21 +138,26 @@ def agent_gone(task: Task, fault: Fault, since: datetime, look_at: datetime, now
     """
     known = task.trouble or {}
     away = known.get("away", {})
-    text = events.printable(_away_text(task, fault, datetime.fromisoformat(away.get(fault.side, since.isoformat()))))
+    text = _away_text(task, fault, datetime.fromisoformat(away.get(fault.side, since.isoformat())))
     status = {"code": fault.kind, "side": fault.side, "lanes": False, "until": look_at.isoformat()}
     status["since"] = away.get(fault.side, since.isoformat())
     there = {"seen": known.get("seen", {}), "away": {fault.side: since.isoformat(), **away}}
-    Task.objects.filter(pk=task.pk).update(
-        nice_status=fault.kind, nice_status_details=text, trouble={**status, **there}
-    )
+    Task.objects.filter(pk=task.pk).update(**_status(fault, text), trouble={**status, **there})
     if fault.side not in away:
         events.append_bounded(task.pk, [events.NewEvent(fault.kind, text, fault.raw)], now)
 
 
-def _away_text(task: Task, fault: Fault, since: datetime) -> str:
-    is_paused = fault.kind is Kind.AGENT_PAUSED
-    what = "is paused by its owner" if is_paused else f"is not connected, since {since:%Y-%m-%d %H:%M:%S} UTC"
-    return f"The computer{_where(task, fault)} {what}. The task waits, and goes on by itself when it is back."
+def _status(fault: Fault, text: str) -> dict[str, str]:
+    return {"nice_status": fault.kind, "nice_status_details": events.printable(text)}
+
+
+def _away_text(task: Task, fault: Fault, since: datetime) -> Sentence:
+    where = _where(task, fault) or _AN_ENDPOINT
+    if fault.kind is Kind.AGENT_PAUSED:
+        text = Sentence("The computer at %(endpoint)s is paused by its owner.", endpoint=where)
+    else:
+        text = Sentence("The computer at %(endpoint)s is not connected, since %(time)s.", endpoint=where, time=since)
+    return joined(" ", [text, Sentence("The task waits, and goes on by itself when it is back.")])
 
 
 def _agents_back(task: Task, sides: Sequence[Side], now: datetime) -> None:
@@ -144,9 +168,12 @@ def _agents_back(task: Task, sides: Sequence[Side], now: datetime) -> None:
         return
     away = {side: since for side, since in known["away"].items() if side not in back}
     Task.objects.filter(pk=task.pk).update(trouble={**known, "away": away})
-    told = [_where(task, Fault(Kind.AGENT_AWAY, side)) for side in back]
-    text = "The computer{} is connected again; the task goes on where it was."
-    events.append_bounded(task.pk, [events.NewEvent("RESUMED", text.format(where)) for where in told], now)
+    told = [_where(task, Fault(Kind.AGENT_AWAY, side)) or _AN_ENDPOINT for side in back]
+    again = [
+        Sentence("The computer at %(endpoint)s is connected again; the task goes on where it was.", endpoint=where)
+        for where in told
+    ]
+    events.append_bounded(task.pk, [events.NewEvent("RESUMED", text) for text in again], now)
 
 
 def _seen(known: dict[str, Any], fault: Fault, now: datetime) -> tuple[dict[str, Any], int, datetime]:
@@ -171,9 +198,22 @@ def _title(code: str) -> str:
     return _TITLES.get(code) or code.replace("_", " ").capitalize()
 
 
-def _where(task: Task, fault: Fault) -> str:
+def _where(task: Task, fault: Fault) -> Sentence | None:
+    """The endpoint of the fault, with its server; None where it is not known."""
     end = task.ends.get(fault.side)
     if end is None:
-        return ""
-    server = f" ({fault.server})" if fault.server else ""
-    return f" at the {fault.side} {canonical_name(end)}{server}"
+        return None
+    name = f"{canonical_name(end)} ({fault.server})" if fault.server else canonical_name(end)
+    if fault.side is Side.SOURCE:
+        return Sentence("the source %(endpoint)s", endpoint=name)
+    return Sentence("the destination %(endpoint)s", endpoint=name)
+
+
+def named(endpoint: Endpoint, side: Side) -> Sentence:
+    """The endpoint with its side in the task."""
+    name = canonical_name(endpoint)
+    if side is Side.UNKNOWN:
+        return Sentence("%(endpoint)s (the source and the destination)", endpoint=name)
+    if side is Side.SOURCE:
+        return Sentence("%(endpoint)s (the source)", endpoint=name)
+    return Sentence("%(endpoint)s (the destination)", endpoint=name)

@@ -10,6 +10,7 @@ import { t } from "./words.js";
 const id = document.body.dataset.task;
 const rates = new Rates();
 const field = (name) => document.querySelector(`[data-field=${name}]`);
+const isRunning = () => document.getElementById("live").hasAttribute("data-running");
 const put = (name, text) => {
   const at = field(name);
   if (at && at.textContent !== text) at.textContent = text;
@@ -22,7 +23,7 @@ const refresh = async () => {
   await refreshParts("live", "banners");
   localTimes(document.getElementById("live"));
   if (rates.line.length) drawRate();
-  const over = !field("now");
+  const over = !isRunning();
   if (over) stop();
   return !over;
 };
@@ -74,10 +75,10 @@ function round(seconds) {
   return Math.max(1, Math.round(seconds / step) * step);
 }
 
-if (field("now")) {
+if (isRunning()) {
   stop = listen(`/v0.10/task/${id}/event_stream`, { onTask, onEvent: refreshSoon, poll: refresh });
   setInterval(askForecast, 10000);
-  setInterval(() => field("now") && refreshSoon(), 20000);
+  setInterval(() => isRunning() && refreshSoon(), 20000);
 }
 
 const press = (action) => document.querySelector(`form[action$="/${action}"] button, #run-${action}`);

@@ -15,6 +15,7 @@ from itertools import islice
 from endpoints.gridftp.facts import Entry
 from endpoints.gridftp.faults import Fault, FaultError, FaultScope, Kind, Side, make_fault
 from endpoints.gridftp.patterns import is_pattern
+from identity.gsi.sentences import Sentence
 from transferapi.tasks.records import (
     DIRECTORY,
     FILE,
@@ -234,7 +235,7 @@ class Remover:
         if not self._announced:
             self._announced = True
             await self._work.store.event(
-                "STARTED", "The deletion has begun.", {"type": "GridFTP Delete", "pipelining": BATCH}
+                "STARTED", Sentence("The deletion has begun."), {"type": "GridFTP Delete", "pipelining": BATCH}
             )
 
     async def _remove(self, rows: Sequence[FileRow]) -> None:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from endpoints.gridftp.facts import Entry
 from endpoints.gridftp.faults import Fault, FaultError, FaultScope, Kind, Side
 from endpoints.gridftp.patterns import folded
+from identity.gsi.sentences import Sentence
 from transferapi.tasks.records import ANSWER, CONFIRMED, REFUSED, TaskCounts
 from workers.engine.bounds import TaskShare, size_of
 from workers.engine.control_sessions import UnreachableError
@@ -189,23 +190,27 @@ class Extras:
             await self._skip(f"Some extra files cannot be deleted: {fault.advice or fault.raw}")
 
     async def _skip(self, why: str) -> None:
-        text = "What the source does not have was not deleted at the destination."
+        text = Sentence("What the source does not have was not deleted at the destination.")
         await self._work.store.event(SKIPPED, text, why)
         self._done = True  # last: the task may end at once, and it ends with this event
 
     async def _report(self) -> None:
         done = self._tree_remover
         if self._kept.count:
-            text = (
-                f"Kept at the destination, because some file systems take their names for names of the source: "
-                f"{self._kept.count} files and folders, with everything in them."
+            text = Sentence(
+                "Kept at the destination, because some file systems take their names for names of the source: "
+                "%(entries)s files and folders, with everything in them.",
+                entries=self._kept.count,
             )
             await self._work.store.event("PROGRESS", text, {"paths": self._kept.paths})
         if not done.removed:
             return
-        text = (
-            f"Deleted at the destination, because the source does not have them: {done.files} files, "
-            f"{done.folders} folders, {done.symlinks} symbolic links."
+        text = Sentence(
+            "Deleted at the destination, because the source does not have them: %(files)s files, "
+            "%(folders)s folders, %(symlinks)s symbolic links.",
+            files=done.files,
+            folders=done.folders,
+            symlinks=done.symlinks,
         )
         details = {"files": done.files, "directories": done.folders, "symlinks": done.symlinks, "paths": done.names}
         await self._work.store.event("PROGRESS", text, details)

@@ -8,6 +8,7 @@ from typing import Any
 
 from endpoints.gridftp.faults import Fault, FaultScope, Kind, Side
 from endpoints.gridftp.third_party.slots import FileRefused
+from identity.gsi.sentences import Sentence
 from transferapi.tasks.records import FaultedFile, FileRow, PartialFile
 from workers.engine.queue.file_queue import FileQueue
 from workers.engine.queue.queue_feeder import QueueFeeder
@@ -23,7 +24,9 @@ from .suspect_files import SuspectFiles
 #: (UNKNOWN), and some do not show a name that begins with a dot (FILE_NOT_FOUND).
 NAME_REFUSALS = frozenset({Kind.PERMISSION_DENIED, Kind.UNSUPPORTED, Kind.INVALID_PATH_NAME, Kind.UNKNOWN})
 RENAME_REFUSALS = NAME_REFUSALS | {Kind.PATH_EXISTS, Kind.FILE_NOT_FOUND}
-WRITTEN_IN_PLACE = "The destination refuses the names of files on their way: they are written under their real names."
+WRITTEN_IN_PLACE = Sentence(
+    "The destination refuses the names of files on their way: they are written under their real names."
+)
 
 
 @dataclass(slots=True)

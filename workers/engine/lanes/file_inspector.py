@@ -7,6 +7,7 @@ import asyncio
 from endpoints.gridftp.facts import Entry
 from endpoints.gridftp.faults import Fault, FaultError, Kind, Side, make_fault
 from endpoints.gridftp.third_party.slots import FileRefused
+from identity.gsi.sentences import Sentence
 from transferapi.tasks.records import FileRow, SettledFile
 from workers.engine.control_sessions import UnreachableError
 from workers.engine.queue.file_queue import FileQueue
@@ -78,7 +79,7 @@ class FileInspector:
         (renamed,) = await self._suspects.rename([now])
         await self._work.store.source_changed([renamed])
         details = f"{file.source_path}: {file.size} octets before, {source.size} now"
-        text = "A source has changed since a part of it was sent: it is sent from the start."
+        text = Sentence("A source has changed since a part of it was sent: it is sent from the start.")
         await self._work.store.event("PROGRESS", text, details)
         self._file_queue.put_back([renamed])
 

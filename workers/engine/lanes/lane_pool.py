@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from endpoints.gridftp.faults import Fault, FaultError, Kind, Side
+from identity.gsi.sentences import Sentence
 from transferapi.tasks.records import LEVELS, DataProtection, DataWay, FileRow
 from workers.engine.ports import Lane
 from workers.engine.tuning.lane_backoff import LaneLimit
@@ -103,8 +104,14 @@ class LanePool:
     async def limit_to(self, lanes: int, fault: Fault) -> None:
         """A server takes no further session: the files go on in the lanes that are open, and nothing waits."""
         if self._limit.refused(self._now(), lanes):
-            counted = "one lane" if lanes == 1 else f"{lanes} lanes"
-            text = f"The server of the {fault.side} takes no more sessions; the files go on in {counted}."
+            counted = Sentence.counted("%(number)s lane", "%(number)s lanes", lanes)
+            text = Sentence(
+                "The server of the destination takes no more sessions; the files go on in %(lanes)s.", lanes=counted
+            )
+            if fault.side is Side.SOURCE:
+                text = Sentence(
+                    "The server of the source takes no more sessions; the files go on in %(lanes)s.", lanes=counted
+                )
             await self._work.store.event(FEWER_SESSIONS, text, fault.raw)
 
     async def limit_without(self, fault: Fault) -> None:
@@ -226,7 +233,7 @@ class LanePool:
         """Report once that UDT is not used although the user asked for it."""
         if self._transport.udt and not self._work.sessions.transport.udt and not self._udt_reported:
             self._udt_reported = True
-            text = "The servers do not allow UDT, or it failed between them; TCP is used."
+            text = Sentence("The servers do not allow UDT, or it failed between them; TCP is used.")
             await self._work.store.event(NO_UDT, text, "")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from identity.gsi.sentences import Sentence
 from workers.engine.queue.file_queue import FileQueue
 from workers.engine.tuning.plan import Plan
 from workers.engine.tuning.tuner import Tuner
@@ -52,8 +53,10 @@ class PlanMonitor:
             "pipelining": plan.pipelining,
             "reason": plan.reason,
         }
-        code, description = ("STARTED", "The transfer has begun.") if first else ("PROGRESS", "The plan has changed.")
-        self._background.start(self._work.store.event(code, description, details))
+        code, text = "PROGRESS", Sentence("The plan has changed.", reason=plan.reason)
+        if first:
+            code, text = "STARTED", Sentence("The transfer has begun.", reason=plan.reason)
+        self._background.start(self._work.store.event(code, text, details))
 
     async def run(self) -> None:
         """Measure at intervals, and continue with the plan that the tuner returns."""

@@ -13,6 +13,7 @@ from datetime import datetime
 from endpoints.gridftp.facts import Entry
 from endpoints.gridftp.faults import NO_FILE, Fault, FaultError, FaultScope, Kind, Side, make_fault
 from endpoints.gridftp.patterns import folded, folded_path
+from identity.gsi.sentences import Sentence
 from transferapi.tasks.records import FaultedItem, FoundFile, ItemRow
 from workers.engine.control_sessions import UnreachableError, is_missing
 from workers.engine.folders import Folders
@@ -343,7 +344,7 @@ class Scanner:
             return
         if walk.specials:
             text = f"{walk.specials} entries under {walk.item.source_path} are neither files nor folders"
-            await self.work.store.event("PROGRESS", "Some entries were left out.", text)
+            await self.work.store.event("PROGRESS", Sentence("Some entries were left out."), text)
         await self.work.store.item_scanned(walk.item, walk.directories, walk.symlinks)
 
     async def _walks_done(self, but: int) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 
 from endpoints.gridftp.facts import Entry
 from endpoints.gridftp.faults import Fault, FaultError, Kind, Side, make_fault
+from identity.gsi.sentences import Sentence
 from transferapi.tasks.records import FaultedFile, FileRow, SettledFile, Settlement
 from workers.engine.control_sessions import UnreachableError
 from workers.engine.retry import Retry, unless_changing
@@ -88,7 +89,7 @@ class SecondLook:
 
     async def _send_again(self, changed: Sequence[SettledFile]) -> None:
         await self._work.store.send_again([one.file for one in changed])
-        text = "Files that had arrived were changed by a late command of a lost worker: they are sent again."
+        text = Sentence("Files that had arrived were changed by a late command of a lost worker: they are sent again.")
         names = [one.file.destination_path for one in changed[:MOST_NAMES]]
         await self._work.store.event(CHANGED, text, {"files": len(changed), "paths": names})
         await self._fault_repeated([one.file for one in changed if one.file.id in self._again])

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 
 from endpoints.gridftp.faults import Fault, FaultError, FaultScope, Kind, Side, make_fault
+from identity.gsi.sentences import Sentence
 from transferapi.tasks.records import SettledFile
 from workers.engine.control_sessions import UnreachableError
 from workers.engine.work import SliceContext, cancel_all
@@ -133,5 +134,5 @@ class Timestamps:
         file, fault = refused[0]
         text = f"{fault.kind} at the {fault.side}: {fault.raw or fault.advice}\nFile: {file.destination_path}"
         await self._work.store.event(
-            WARNING, "Some modification times could not be set; the files were transferred.", text
+            WARNING, Sentence("Some modification times could not be set; the files were transferred."), text
         )

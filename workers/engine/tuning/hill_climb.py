@@ -11,9 +11,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from identity.gsi.sentences import Sentence
+
 from .lane_backoff import LaneBackoff
 from .meter import GoodputLevel, Meter, Rate, Sample, mean, settling, shortest
-from .opening import counted
+from .opening import amount
 from .plan import Plan
 
 #: A step is kept when goodput grew by this factor; it is undone at once when it did not reach PROMISE.
@@ -60,10 +62,7 @@ class ClimbStep:
 
     def describe(self, plan: Plan) -> str:
         """This number of the plan as text for users."""
-        number = int(getattr(plan, self.name))
-        thing = {"concurrency": "lane", "parallelism": "stream", "pipelining": "file"}[self.name]
-        where = {"concurrency": "", "parallelism": " in each lane", "pipelining": " under way in each lane"}[self.name]
-        return f"{counted(number, thing)}{where}"
+        return amount(self.name, int(getattr(plan, self.name)))
 
 
 @dataclass(slots=True)
@@ -121,12 +120,14 @@ class HillClimb:
             return self._fault(sample.at, round_trip)
         lanes = self._lane_backoff.more(sample.at, self.plan.concurrency)
         if lanes != self.plan.concurrency:
-            reason = (
-                f"no connection was refused or lost in {self._lane_backoff.quiet:.0f} s: {counted(lanes, 'lane')} again"
+            reason = Sentence(
+                "no connection was refused or lost in %(seconds)s s: %(lanes)s again",
+                seconds=f"{self._lane_backoff.quiet:.0f}",
+                lanes=amount("concurrency", lanes),
             )
             return self._lanes(lanes, reason, sample.at, round_trip)
         if self._trial and sample.at >= self._trial.until:
-            return self._undo(self._trial, "could not be measured", sample.at, round_trip)
+            return self._undo(self._trial, Sentence("could not be measured"), sample.at, round_trip)
         rate = self._meter.add(sample, self.plan.concurrency, round_trip)
         if rate is None:
             return None
@@ -184,7 +185,10 @@ class HillClimb:
         before = self.plan
         after = step.apply(before)
         self._trial = _Trial(before, base, step, at + TRIAL + 40 * round_trip)
-        reason = f"{step.describe(before)} moved {base}: trying {step.describe(after)}"
+        reason = Sentence(
+            "%(before)s moved %(rate)s: trying %(after)s",
+            before=step.describe(before), rate=str(base), after=step.describe(after),
+        )  # fmt: skip
         return self._change(replace(after, reason=reason), at, round_trip)
 
     def _evaluate(self, trial: _Trial, rate: Rate, sample: Sample, round_trip: float) -> Plan | None:
@@ -194,7 +198,7 @@ class HillClimb:
         rate = mean([trial.first, rate]) if trial.first else rate
         self._record(self.plan, rate)
         if rate.work < KEEP * trial.rate.work:
-            return self._undo(trial, f"moved {rate}", sample.at, round_trip)
+            return self._undo(trial, Sentence("moved %(rate)s", rate=str(rate)), sample.at, round_trip)
         self.climbed = True
         self._kept[trial.step.name] = trial.step.factor
         self._clear_windows()
@@ -209,7 +213,10 @@ class HillClimb:
         self._level.pause()
         self._windows.clear()
         self._wait(at)
-        reason = f"{step.describe(self.plan)} {what}, {step.describe(before)} {trial.rate} before: back to these"
+        reason = Sentence(
+            "%(tried)s %(what)s, %(before)s %(rate)s before: back to these",
+            tried=step.describe(self.plan), what=what, before=step.describe(before), rate=str(trial.rate),
+        )  # fmt: skip
         return self._change(replace(before, reason=reason), at, round_trip)
 
     def _wait(self, at: float) -> None:
@@ -227,11 +234,14 @@ class HillClimb:
         if not self._lane_backoff.is_new_outage(at, settling(round_trip)):
             return None
         if self._trial:
-            return self._undo(self._trial, "met refused or lost connections", at, round_trip)
+            return self._undo(self._trial, Sentence("met refused or lost connections"), at, round_trip)
         lanes = self._lane_backoff.fewer(at, self.plan.concurrency, self._least_lanes)
         if lanes == self.plan.concurrency:
             return None
-        reason = f"connections are refused or lost: {counted(lanes, 'lane')} instead of {self.plan.concurrency}"
+        reason = Sentence(
+            "connections are refused or lost: %(now)s instead of %(before)s",
+            now=amount("concurrency", lanes), before=self.plan.concurrency,
+        )  # fmt: skip
         return self._lanes(lanes, reason, at, round_trip)
 
     def _lanes(self, lanes: int, reason: str, at: float, round_trip: float) -> Plan:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import ceil
 
+from identity.gsi.sentences import Sentence, joined
 from transferapi.tasks.records import TaskEndpoint, TaskSpec
 
 from .plan import MAX_PARALLELISM, MAX_PIPELINING, ChunkSummary, Plan, asked, make_plan, paper_rule, with_numbers
@@ -96,7 +97,12 @@ def _in_parts(plan: Plan, chunk: ChunkSummary, caps: Caps) -> Plan:
         return plan
     streams = max(1, min(PARTS, caps.lanes, caps.parallelism))
     lanes = max(1, min(plan.concurrency, caps.lanes // streams))
-    return replace(plan, concurrency=lanes, parallelism=streams, reason=f"{plan.reason}; in {streams} parts at once")
+    return replace(
+        plan,
+        concurrency=lanes,
+        parallelism=streams,
+        reason=Sentence("%(reason)s; in %(parts)s parts at once", reason=plan.reason, parts=streams),
+    )
 
 
 def within(plan: Plan, caps: Caps) -> Plan:
@@ -105,8 +111,17 @@ def within(plan: Plan, caps: Caps) -> Plan:
     cut = {name: limit for name, limit in most.items() if getattr(plan, name) > limit}
     if not cut:
         return plan
-    words = ", ".join(f"{name} {limit} instead of {getattr(plan, name)}" for name, limit in cut.items())
-    return with_numbers(plan, cut, f"{plan.reason}; {words}: the endpoints allow no more")
+    words = [
+        Sentence("%(name)s %(now)s instead of %(before)s", name=name, now=limit, before=int(getattr(plan, name)))
+        for name, limit in cut.items()
+    ]
+    return with_numbers(
+        plan,
+        cut,
+        Sentence(
+            "%(reason)s; %(changes)s: the endpoints allow no more", reason=plan.reason, changes=joined(", ", [*words])
+        ),
+    )
 
 
 def opening_plan(chunk: ChunkSummary, options: Mapping[str, object], caps: Caps, round_trip: float | None) -> Plan:
@@ -131,9 +146,12 @@ def _by_relay(plan: Plan, chunk: ChunkSummary, caps: Caps, round_trip: float) ->
     # A channel of a tunnel carries one window in a round trip.
     lanes = caps.preferred_concurrency or min(RELAY_LANES + ceil(rate * round_trip / RELAY_WINDOW), caps.lanes)
     depth = min(max(RELAY_DEPTH, 2 * RELAY_WINDOW // size), depth_limit(size, caps))
-    words = [*_words("lane", plan.concurrency, lanes), f"{counted(depth, 'file')} under way in each lane"]
-    why = f"a round trip takes {milliseconds(round_trip)}, and the relay passes {octets(rate)} a second on"
-    return Plan(lanes, 1, depth, f"{plan.reason}; {why}: {', '.join(words)}", relayed=True)
+    words = [*_words("concurrency", plan.concurrency, lanes), amount("pipelining", depth)]
+    reason = Sentence(
+        "%(reason)s; a round trip takes %(time)s, and the relay passes %(octets)s a second on: %(changes)s",
+        reason=plan.reason, time=milliseconds(round_trip), octets=octets(rate), changes=joined(", ", words),
+    )  # fmt: skip
+    return Plan(lanes, 1, depth, reason, relayed=True)
 
 
 def _many_to_agent(plan: Plan, chunk: ChunkSummary, caps: Caps, round_trip: float) -> Plan:
@@ -143,9 +161,12 @@ def _many_to_agent(plan: Plan, chunk: ChunkSummary, caps: Caps, round_trip: floa
     wanted = ceil(FILES_A_SECOND * TRIPS_A_FILE * round_trip)
     lanes = max(plan.concurrency, min(wanted, caps.lanes, chunk.count // FILES_A_LANE))
     depth = min(AHEAD, caps.pipelining)
-    words = [*_words("lane", plan.concurrency, lanes), f"{counted(depth, 'file')} under way in each lane"]
-    takes = f"a round trip takes {milliseconds(round_trip)}, and a file {TRIPS_A_FILE} of them"
-    return Plan(lanes, 1, depth, f"{plan.reason}; {takes}: {', '.join(words)}")
+    words = [*_words("concurrency", plan.concurrency, lanes), amount("pipelining", depth)]
+    reason = Sentence(
+        "%(reason)s; a round trip takes %(time)s, and a file %(trips)s of them: %(changes)s",
+        reason=plan.reason, time=milliseconds(round_trip), trips=str(TRIPS_A_FILE), changes=joined(", ", words),
+    )  # fmt: skip
+    return Plan(lanes, 1, depth, reason)
 
 
 def asked_within(plan: Plan, options: Mapping[str, object], caps: Caps) -> Plan:
@@ -159,7 +180,7 @@ def _preferred(plan: Plan, caps: Caps) -> Plan:
     streams = plan.parallelism if caps.stream_only else caps.preferred_parallelism or plan.parallelism
     if (lanes, streams) == (plan.concurrency, plan.parallelism):
         return plan
-    return Plan(lanes, streams, plan.pipelining, f"{plan.reason}; as the endpoints prefer")
+    return Plan(lanes, streams, plan.pipelining, Sentence("%(reason)s; as the endpoints prefer", reason=plan.reason))
 
 
 def _corrected(plan: Plan, chunk: ChunkSummary, caps: Caps, round_trip: float) -> Plan:
@@ -169,14 +190,17 @@ def _corrected(plan: Plan, chunk: ChunkSummary, caps: Caps, round_trip: float) -
     deep = chunk.count > lanes
     depth = depth_for(size, streams, plan.pipelining, caps) if deep else plan.pipelining
     words = [
-        *_words("lane", plan.concurrency, lanes),
-        *_words("stream", plan.parallelism, streams, " in each lane"),
-        *_words("file", plan.pipelining, depth, " under way in each lane"),
+        *_words("concurrency", plan.concurrency, lanes),
+        *_words("parallelism", plan.parallelism, streams),
+        *_words("pipelining", plan.pipelining, depth),
     ]
     if not words:
         return plan
-    takes = f"a round trip takes {milliseconds(round_trip)} and a file has {octets(size)} on average"
-    return Plan(lanes, streams, depth, f"{plan.reason}; {takes}: {', '.join(words)}")
+    reason = Sentence(
+        "%(reason)s; a round trip takes %(time)s and a file has %(octets)s on average: %(changes)s",
+        reason=plan.reason, time=milliseconds(round_trip), octets=octets(size), changes=joined(", ", words),
+    )  # fmt: skip
+    return Plan(lanes, streams, depth, reason)
 
 
 def _lanes(plan: Plan, chunk: ChunkSummary, caps: Caps, round_trip: float) -> int:
@@ -215,15 +239,19 @@ def power_of_two(most: int) -> int:
     return 1 << (most.bit_length() - 1)
 
 
-def _words(thing: str, before: int, after: int, where: str = "") -> list[str]:
+def _words(name: str, before: int, after: int) -> list[str]:
     if before == after:
         return []
-    return [f"{counted(after, thing)}{where} instead of {before}"]
+    return [Sentence("%(now)s instead of %(before)s", now=amount(name, after), before=before)]
 
 
-def counted(number: int, thing: str) -> str:
-    """A number with its noun, for users."""
-    return f"{number} {thing}{'' if number == 1 else 's'}"
+def amount(name: str, number: int) -> Sentence:
+    """A number of a plan with its noun, for users."""
+    if name == "concurrency":
+        return Sentence.counted("%(number)s lane", "%(number)s lanes", number)
+    if name == "parallelism":
+        return Sentence.counted("%(number)s stream in each lane", "%(number)s streams in each lane", number)
+    return Sentence.counted("%(number)s file under way in each lane", "%(number)s files under way in each lane", number)
 
 
 def milliseconds(seconds: float) -> str:

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from identity.gsi.sentences import Sentence
+
 MB = 10**6
 #: "a chunk with more than 100 files and an average under 50 MB"
 SMALL_BELOW = 50 * MB
@@ -89,7 +91,10 @@ def make_plan(chunk: ChunkSummary, options: Mapping[str, object], *, stream_only
     plan = asked(paper_rule(chunk, stream_only=stream_only), options, stream_only=stream_only)
     lanes = max(1, max_sessions - 1)
     if plan.concurrency > lanes:
-        reason = f"{plan.reason}; concurrency {lanes} instead of {plan.concurrency}: {max_sessions} sessions allowed"
+        reason = Sentence(
+            "%(reason)s; concurrency %(now)s instead of %(before)s: %(sessions)s sessions allowed",
+            reason=plan.reason, now=lanes, before=plan.concurrency, sessions=max_sessions,
+        )  # fmt: skip
         plan = replace(plan, concurrency=lanes, reason=reason)
     return plan
 
@@ -101,15 +106,15 @@ def paper_rule(chunk: ChunkSummary, *, stream_only: bool) -> Plan:
         return plan
     # Mode S has one stream, and a data connection for each file: only concurrency can be used.
     concurrency = STREAM_CONCURRENCY if chunk.many_small else plan.concurrency
-    return Plan(concurrency, 1, 1, f"{plan.reason}; one stream a file (mode S, or SFTP)")
+    return Plan(concurrency, 1, 1, Sentence("%(reason)s; one stream a file (mode S, or SFTP)", reason=plan.reason))
 
 
 def _rule(chunk: ChunkSummary) -> Plan:
     if chunk.many_small:
-        return Plan(2, 2, 20, "more than 100 files, under 50 MB on average")
+        return Plan(2, 2, 20, Sentence("more than 100 files, under 50 MB on average"))
     if chunk.all_large:
-        return Plan(2, 8, 5, "all files larger than 250 MB")
-    return Plan(2, 4, 10, "neither more than 100 small files nor all larger than 250 MB")
+        return Plan(2, 8, 5, Sentence("all files larger than 250 MB"))
+    return Plan(2, 4, 10, Sentence("neither more than 100 small files nor all larger than 250 MB"))
 
 
 def asked(plan: Plan, options: Mapping[str, object], *, stream_only: bool) -> Plan:
@@ -118,7 +123,9 @@ def asked(plan: Plan, options: Mapping[str, object], *, stream_only: bool) -> Pl
     if not wishes:
         return plan
     numbers = {NUMBERS[name]: value for name, value in wishes.items()}
-    return with_numbers(plan, numbers, f"{plan.reason}; {', '.join(wishes)} as asked")
+    return with_numbers(
+        plan, numbers, Sentence("%(reason)s; %(names)s as asked", reason=plan.reason, names=", ".join(wishes))
+    )
 
 
 def wish(options: Mapping[str, object], name: str, *, stream_only: bool) -> int | None:

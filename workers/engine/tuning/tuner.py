@@ -10,6 +10,8 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from identity.gsi.sentences import Sentence
+
 from .experience import LONGEST_ROUND_TRIP, Experience, Numbers, decade, numbers
 from .hill_climb import ClimbStep, HillClimb
 from .meter import Rate, Sample
@@ -132,7 +134,10 @@ class Tuner:
         if better is None:
             return rule
         (lanes, streams, depth), factor = better
-        reason = f"{rule.reason}; this plan was {factor:.2g} times as fast as that for these endpoints' last tasks"
+        reason = Sentence(
+            "%(reason)s; this plan was %(factor)s times as fast as that for these endpoints' last tasks",
+            reason=rule.reason, factor=f"{factor:.2g}",
+        )  # fmt: skip
         return asked_within(Plan(lanes, streams, depth, reason, rule.relayed), self._options, self._caps)
 
     def _fits(self, plan: Numbers) -> bool:
