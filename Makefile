@@ -46,6 +46,7 @@ test-tools: venv-test
 	@tests/install-nginx.sh
 	@tests/install-tools.sh
 	@tests/install-ftp-servers.sh .ftp-servers
+	@tests/install-s3-server.sh .s3-server
 	@tests/install-pgbouncer.sh .pgbouncer
 
 # The processes of a run collect at the same time: each of them would compile all tests. A failure shows up again in the run.

@@ -27,7 +27,8 @@ from .gridftp.faults import Fault, FaultError, FaultScope, Kind
 from .gridftp.ftp_tls.login import FtpTlsLogin, shown_key
 from .gridftp.login import ANONYMOUS, GsiLogin, Login, PasswordLogin
 
-# The modules with logins by ssh are loaded with the first such login: they need 0.25 s and 10 MB, in every process.
+# The modules with logins by ssh, and to object stores, are loaded with the first such login: those of ssh need 0.25 s
+# and 10 MB, in every process.
 if TYPE_CHECKING:
     from .models import Endpoint
     from .ssh.connection import JumpHost
@@ -41,11 +42,13 @@ class Need(Enum):
     SSH = CredentialKind.SSH
     #: A name and a password, or nothing: an anonymous user.
     PASSWORD = CredentialKind.PASSWORD
+    #: An access key of an object store, or nothing: for public buckets.
+    ACCESS_KEY = CredentialKind.ACCESS_KEY
 
     @property
     def required(self) -> bool:
         """Whether nobody can use the endpoint without one."""
-        return self not in (Need.NONE, Need.PASSWORD)
+        return self not in (Need.NONE, Need.PASSWORD, Need.ACCESS_KEY)
 
 
 class LoginMaker(Protocol):
@@ -61,7 +64,7 @@ class LoginMaker(Protocol):
 class LoginContext:
     """All that the logins of a user at an endpoint are made of.
 
-    secret: of the vault; None: the user has stored no credential, and is an anonymous one (`Need.PASSWORD`).
+    secret: of the vault; None: the user has stored no credential, and is an anonymous one (`Need.required`).
     """
 
     endpoint: Endpoint
@@ -213,6 +216,20 @@ def _sftp(context: LoginContext) -> LoginMaker:
     return make
 
 
+@sensitive_variables()
+def _s3(context: LoginContext) -> LoginMaker:
+    from .s3.login import S3Login
+    from .s3.signature import AccessKey
+
+    key = AccessKey.unpack(context.secret) if context.secret is not None else None
+
+    def make(hostname: str, port: int, subject: str) -> Login:
+        note = _note_key(context.endpoint, hostname, port)
+        return S3Login(key, hostname, subject, Path(settings.CERTIFICATES), note)
+
+    return make
+
+
 def _note_key(endpoint: Endpoint, hostname: str, port: int) -> Callable[[str], None]:
     from .ssh.host_keys import note_host_key
 
@@ -228,6 +245,15 @@ async def _read_ssh_key(server: ServerAddress) -> str:
 async def _read_tls_key(server: ServerAddress) -> str:
     """The fingerprint; an empty text where its certificate is trusted, and for its name."""
     return await shown_key(server.host, server.port, server.hostname, settings.CERTIFICATES, timeout=CONNECT_TIMEOUT)
+
+
+async def _read_store_key(server: ServerAddress) -> str:
+    """The fingerprint; an empty text where its certificate is trusted, and for its name."""
+    from .s3.http import StoreAddress
+    from .s3.login import shown_key as shown_store_key
+
+    address = StoreAddress(server.host, server.port, server.hostname, authorities=Path(settings.CERTIFICATES))
+    return await shown_store_key(address, timeout=CONNECT_TIMEOUT)
 
 
 def _no_login(context: LoginContext) -> LoginMaker:
@@ -260,6 +286,7 @@ PROTOCOLS: dict[str, StorageProtocol] = {
         StorageProtocol(
             "sftp", 22, Need.SSH, _sftp, pinned=True, read_key=_read_ssh_key, can_be_jump_host=True, streamed=True
         ),
+        StorageProtocol("s3", 443, Need.ACCESS_KEY, _s3, pinned=True, read_key=_read_store_key, streamed=True),
     )
 }  # fmt: skip
 

@@ -57,6 +57,10 @@ FORMS: dict[Form, tuple[str | Promise, str | Promise]] = {
         gettext_lazy("An ssh key"),
         gettext_lazy("The key is kept encrypted, and used for the servers of this endpoint only."),
     ),
+    Form.ACCESS_KEY: (
+        gettext_lazy("An access key"),
+        gettext_lazy("The key is kept encrypted, and signs requests to this object store only."),
+    ),
 }
 _HOURS = gettext_lazy("Valid for (hours)")
 #: The labels of the rows.
@@ -73,6 +77,9 @@ LABELS: dict[str, str | Promise] = {
     "proxy": gettext_lazy("Proxy file (PEM): certificate, key, issuers"),
     "private_key": gettext_lazy("Private key, as ssh-keygen makes it"),
     "password": gettext_lazy("Password"),
+    "access_key_id": gettext_lazy("Access key ID"),
+    "secret_access_key": gettext_lazy("Secret access key"),
+    "session_token": gettext_lazy("Session token, if the key is a temporary one"),
 }
 #: Rows that are seldom needed.
 _SELDOM = frozenset({"server_dn", "lifetime_in_hours", "public_key"})

@@ -61,6 +61,10 @@ class _Place:
         found: models.Field[Any, Any] = self.before.models[self.app, model.lower()].fields[name]
         return found
 
+    def constraint(self, model: str, name: str) -> models.BaseConstraint:
+        found: models.BaseConstraint = self.before.models[self.app, model.lower()].get_constraint_by_name(name)
+        return found
+
 
 def judge(migration: Migration, state: ProjectState) -> Iterator[Judged]:
     """Judge each operation. state: that before the migration; it is changed to that after it."""
@@ -208,6 +212,14 @@ def _add_constraint(operation: Any, place: _Place) -> Judged:
     return Judged(CONTRACT, f"rows of old code may violate {operation.constraint.name}", table, READS)
 
 
+def _remove_constraint(operation: Any, place: _Place) -> Judged:
+    """A unique constraint is one that old code may rely on, to find out what is there already."""
+    what, found = operation.name, place.constraint(operation.model_name, operation.name)
+    if isinstance(found, models.CheckConstraint):
+        return Judged(EXPAND, f"without the check {what} more is allowed", place.table(operation.model_name))
+    return Judged(CONTRACT, f"old code may rely on {what}", place.table(operation.model_name))
+
+
 _RULES: tuple[tuple[tuple[type, ...], Callable[[Any, _Place], Judged]], ...] = (
     ((ops.CreateModel,), _create_model),
     ((ops.AddField,), _add_field),
@@ -218,6 +230,7 @@ _RULES: tuple[tuple[tuple[type, ...], Callable[[Any, _Place], Judged]], ...] = (
     ((postgres.AddIndexConcurrently,), _add_index_concurrently),
     ((ops.AddIndex,), _add_index),
     ((ops.AddConstraint,), _add_constraint),
+    ((ops.RemoveConstraint,), _remove_constraint),
     ((ops.AlterModelOptions, ops.AlterModelManagers, ops.RenameIndex), _state_only),
 )
 

@@ -35,6 +35,7 @@ class Form(StrEnum):
     PROXY = "proxy"
     SSH_KEY = "ssh_key"
     PASSWORD = "password"  # noqa: S105
+    ACCESS_KEY = "access_key"
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +110,21 @@ _FORMS: tuple[Requirement, ...] = (
     ),
     Requirement(
         Form.SSH_KEY, "lifetime_in_hours", "Lifetime (hours)", "Time until the key is deleted; never if empty", False
+    ),
+    Requirement(
+        Form.ACCESS_KEY, "access_key_id", "Access Key ID", "The name of your access key at the object store",
+        decisive=True,
+    ),
+    Requirement(
+        Form.ACCESS_KEY, "secret_access_key", "Secret Access Key", "Kept encrypted here, and never sent to the store",
+        private=True, decisive=True,
+    ),
+    Requirement(
+        Form.ACCESS_KEY, "session_token", "Session Token", "Of temporary credentials (STS); else empty",
+        required=False, private=True,
+    ),
+    Requirement(
+        Form.ACCESS_KEY, "lifetime_in_hours", "Lifetime (hours)", "Time until the key is deleted; never if empty", False
     ),
 )  # fmt: skip
 _ROWS = {(row.form, row.name): row for row in _FORMS}

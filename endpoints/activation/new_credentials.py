@@ -21,6 +21,7 @@ from endpoints.addresses import gate
 from endpoints.errors import DELEGATION_UNKNOWN, CredentialRefusedError, RequirementError, TooManyWaitingError
 from endpoints.fields import host_and_port, joined
 from endpoints.models import Endpoint
+from endpoints.s3.signature import AccessKey
 from endpoints.ssh import keys
 from identity.error_categories import RefusedError
 from identity.gsi import proxies
@@ -189,6 +190,20 @@ def _by_password(user: User, endpoint: Endpoint, filled: FilledForm, now: dateti
     )  # fmt: skip
 
 
+@sensitive_variables()
+def _by_access_key(user: User, endpoint: Endpoint, filled: FilledForm, now: datetime) -> NewCredential:
+    """Nothing can be checked without the store, which a task or a listing asks."""
+    lifetime = filled.lifetime()
+    for name in ("access_key_id", "secret_access_key", "session_token"):
+        if not (filled[name].isascii() and filled[name].isprintable()) or " " in filled[name]:
+            raise RequirementError(f"{filled.form}.{name}", "Expected ASCII characters without blanks.")
+    key = AccessKey(filled["access_key_id"], filled["secret_access_key"], filled["session_token"])
+    return NewCredential(
+        vault.endpoint_binding(endpoint.pk), CredentialKind.ACCESS_KEY, key.pack(), key.id,
+        now + lifetime if lifetime else None, "Activated.AccessKeyCredential",
+    )  # fmt: skip
+
+
 # ---- OAuth: the user signs in at the endpoint's own server and returns with a code
 
 
@@ -291,4 +306,5 @@ _READERS: Mapping[Form, Callable[[User, Endpoint, FilledForm, datetime], NewCred
     Form.PROXY: _by_proxy,
     Form.SSH_KEY: _by_ssh_key,
     Form.PASSWORD: _by_password,
+    Form.ACCESS_KEY: _by_access_key,
 }

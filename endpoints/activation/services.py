@@ -32,6 +32,7 @@ from .status import ActivationStatus, Need
 _OFFERED = {
     Need.NONE: (),
     Need.PASSWORD: (Form.PASSWORD,),
+    Need.ACCESS_KEY: (Form.ACCESS_KEY,),
     Need.SSH: (Form.SSH_KEY,),
     Need.X509: (Form.MYPROXY, Form.DELEGATE_PROXY, Form.PROXY),
 }

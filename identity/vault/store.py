@@ -165,6 +165,8 @@ class CredentialKind(StrEnum):
     SSH = "ssh"
     #: A name and a password, for FTP servers that have no better.
     PASSWORD = "password"  # noqa: S105
+    #: An access key of an object store: its id, its secret, and the token of temporary ones.
+    ACCESS_KEY = "s3"
 
 
 @dataclass(frozen=True, slots=True)

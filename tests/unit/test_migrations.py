@@ -46,6 +46,10 @@ def test_migrations_of_before_say_nothing() -> None:
     assert [key for key in ours() if not is_judged(key) and effect_of(loader().disk_migrations[key])] == []
 
 
+ONLY_ONE = models.UniqueConstraint(fields=["name"], name="thing_once")
+AT_LEAST_ZERO = models.CheckConstraint(condition=models.Q(counted__gte=0), name="thing_counted")
+
+
 def state() -> ProjectState:
     fields: list[tuple[str, models.Field[Any, Any]]] = [
         ("id", models.BigAutoField(primary_key=True)),
@@ -54,7 +58,8 @@ def state() -> ProjectState:
         ("counted", models.IntegerField(db_default=0)),
     ]
     found = ProjectState()
-    found.add_model(ModelState("tasks", "Thing", fields))
+    rules = [ONLY_ONE, AT_LEAST_ZERO]
+    found.add_model(ModelState("tasks", "Thing", fields, {"constraints": rules, "indexes": []}))
     return found
 
 
@@ -80,6 +85,7 @@ NEW_TABLE = migrations.CreateModel("Other", [("id", models.BigAutoField(primary_
         migrations.AlterField("thing", "name", models.CharField(max_length=10, db_default="")),
         migrations.AlterModelOptions("thing", {"ordering": ["name"]}),
         AddIndexConcurrently("thing", INDEX),
+        migrations.RemoveConstraint("thing", AT_LEAST_ZERO.name),
         migrations.SeparateDatabaseAndState(
             state_operations=[migrations.RemoveField("thing", "name")],
             database_operations=[migrations.AlterField("thing", "name", models.CharField(max_length=10, null=True))],
@@ -104,6 +110,7 @@ def test_expansions(operation: Operation) -> None:
         migrations.AlterField("thing", "name", models.IntegerField()),
         migrations.AlterField("thing", "name", models.CharField(max_length=10, unique=True)),
         migrations.AddConstraint("thing", CHECK),
+        migrations.RemoveConstraint("thing", ONLY_ONE.name),
         migrations.RunSQL("SELECT 1"),
         migrations.RunPython(migrations.RunPython.noop),
     ],
