@@ -31,10 +31,22 @@ READY_SECONDS = 200
 class Api:
     """The few calls that benchmarks and journeys make. `home` is the folder of the instance."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, token: str | None = None) -> None:
+        """token: of the user who calls; None: the sample user's."""
         self.home = home
         self.url = str(self.connection["url"])
-        self._headers = {"Authorization": f"Bearer {self.connection['token']}", "Content-Type": "application/json"}
+        authorization = f"Bearer {token or self.connection['token']}"
+        self._headers = {"Authorization": authorization, "Content-Type": "application/json"}
+
+    def as_new_user(self, name: str) -> Api:
+        """The calls of a user that is made for them."""
+        self._waybill("user", "add", name)
+        return Api(self.home, self._waybill("token", name).split()[-1])
+
+    def _waybill(self, *words: str) -> str:
+        command = [sys.executable, "-m", "deploy.cli", *words]
+        environment = os.environ | {"WAYBILL_HOME": str(self.home)}
+        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=True).stdout
 
     @property
     def connection(self) -> dict[str, Any]:

@@ -180,6 +180,10 @@ class WatchedConnection(psycopg2.extensions.connection):
         with self.operation(), self.cursor() as cursor:
             psycopg2.extensions.cursor.execute(cursor, statement)
 
+    def close(self) -> None:
+        super().close()
+        self._close_line()
+
 
 class WatchedCursor(psycopg2.extensions.cursor):
     """A cursor whose operations are watched."""

@@ -142,7 +142,7 @@ class _Facts(NamedTuple):
     is_stopped: bool
     #: The codes among ONCE of the events that it has.
     once: frozenset[str]
-    #: What is known of its pair of endpoints.
+    #: The knowledge of its pair of endpoints.
     knowledge: dict[str, object]
     #: One of its endpoints is known to fail.
     is_failing: bool
@@ -153,7 +153,7 @@ class _Facts(NamedTuple):
 
 
 def _lock_and_read(task_id: uuid.UUID, turns: Sequence[str], limit: str, now: datetime | None) -> _Facts | None:
-    """Take these locks, and then read the facts of the task, in one message; None: there is no such task."""
+    """Take these locks, and then read the facts of the task, in one message; None if there is no such task."""
     parameters = {"task": task_id, "now": now, "once": [*ONCE], "locks": locks.numbers(*turns)}
     before = boottime()
     rows = query_rows(f"{limit}{locks.TAKE}; {_FACTS}", parameters)
