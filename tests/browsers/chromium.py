@@ -53,7 +53,7 @@ class Chromium:
             wanted = {"goog:chromeOptions": options, "goog:loggingPrefs": {"browser": "ALL"}}
             made = self._call("POST", "/session", {"capabilities": {"alwaysMatch": wanted}})
             self._session = f"/session/{made['sessionId']}"
-            self._devtools("Emulation.setScrollbarsHidden", {"hidden": True})
+            self._hide_scrollbars()
         except BaseException:
             self._stop()
             raise
@@ -65,8 +65,26 @@ class Chromium:
         finally:
             self._stop()
 
+    def renew(self) -> None:
+        """Become as it was at the start: one window, with nothing that pages have stored or tests have set."""
+        window = self._call("POST", f"{self._session}/window/new", {"type": "tab"})["handle"]
+        for handle in self.windows:
+            if handle != window:
+                self._call("POST", f"{self._session}/window", {"handle": handle})
+                self._call("DELETE", f"{self._session}/window")
+        self._call("POST", f"{self._session}/window", {"handle": window})
+        self._devtools("Storage.clearDataForOrigin", {"origin": "*", "storageTypes": "all"})
+        self._devtools("Network.clearBrowserCookies", {})
+        self._devtools("Network.clearBrowserCache", {})
+        self._hide_scrollbars()
+        self.complaints()
+
     def open(self, address: str) -> None:
         self._call("POST", f"{self._session}/url", {"url": address})
+
+    @property
+    def windows(self) -> list[str]:
+        return list(self._call("GET", f"{self._session}/window/handles"))
 
     @property
     def address(self) -> str:
@@ -157,6 +175,9 @@ class Chromium:
         """Return the console messages since the last call."""
         entries = self._call("POST", f"{self._session}/se/log", {"type": "browser"})
         return [str(entry["message"]) for entry in entries]
+
+    def _hide_scrollbars(self) -> None:
+        self._devtools("Emulation.setScrollbarsHidden", {"hidden": True})
 
     def _devtools(self, command: str, parameters: dict[str, Any]) -> Any:
         return self._call("POST", f"{self._session}/goog/cdp/execute", {"cmd": command, "params": parameters})

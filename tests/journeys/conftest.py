@@ -14,11 +14,29 @@ import pytest
 
 from deploy.stack.child import spawn, stop, wait_ready
 from deploy.stack.free_ports import free_port
+from tests.browsers import accessibility, chromium
+from tests.browsers.chromium import Chromium
 from tests.gridftp import toolkit
 from tests.gridftp.toolkit import ToolkitServer, hand_over
 from tests.instance import Api, instance
 from tests.memory import folder_in_memory
 from tests.real_clients import Globus
+
+HOW_TO_GET_A_BROWSER = (
+    "there is no chromedriver or no axe-core: sudo tests/install-browser.sh; tests/clients/install.sh .clients"
+)
+
+
+@pytest.fixture(scope="session")
+def shared_browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
+    """The browser of this process: `renew` it before each use, for its start takes longer than most tests with it.
+
+    Without one the tests are skipped; in CI they fail, so that nobody is fooled.
+    """
+    if not chromium.installed() or not accessibility.AXE.exists():
+        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(HOW_TO_GET_A_BROWSER)
+    with Chromium(tmp_path_factory.mktemp("browser")) as browser:
+        yield browser
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import urlsplit
@@ -10,10 +9,9 @@ from urllib.parse import urlsplit
 import pytest
 
 from deploy.stack.free_ports import free_port
-from tests.browsers import chromium
 from tests.browsers.chromium import ENTER, Chromium
 from tests.instance import Api
-from tests.journeys.browser.test_pages import HOW_TO_GET_IT, check_page, sign_in
+from tests.journeys.browser.test_pages import check_page, sign_in
 from tests.journeys.conftest import Site
 from tests.waiting import eventually
 
@@ -32,15 +30,13 @@ window.fetch = async (address, ...more) => {
 
 
 @pytest.fixture(scope="module")
-def browser(service: Api, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
+def browser(service: Api, shared_browser: Chromium) -> Chromium:
     """One window for all tests of this module; the sample user is signed in."""
-    if not chromium.installed():
-        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(HOW_TO_GET_IT)
-    with Chromium(tmp_path_factory.mktemp("browser")) as found:
-        found.open(f"{service.url}/signin?next=/activity")
-        sign_in(found, service)
-        eventually(lambda: urlsplit(found.address).path == "/activity")
-        yield found
+    shared_browser.renew()
+    shared_browser.open(f"{service.url}/signin?next=/activity")
+    sign_in(shared_browser, service)
+    eventually(lambda: urlsplit(shared_browser.address).path == "/activity")
+    return shared_browser
 
 
 @pytest.fixture

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
-from pathlib import Path
 from urllib.parse import parse_qs, quote, urlencode, urlsplit
 
 import pytest
 
-from tests.browsers import accessibility, chromium
+from tests.browsers import accessibility
 from tests.browsers.chromium import ENTER, Chromium
 from tests.instance import Api
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.timeout(240)
 
-HOW_TO_GET_IT = (
-    "there is no chromedriver or no axe-core: sudo tests/install-browser.sh; tests/clients/install.sh .clients"
-)
 #: Texts with less contrast to what is behind them than WCAG AA asks for.
 HARD_TO_READ = """
 const parts = c => { const m = c.match(/[\\d.]+/g).map(Number); return m.length > 3 ? m : [...m, 1]; };
@@ -44,12 +39,9 @@ WIDTH = "return [document.documentElement.scrollWidth, document.documentElement.
 
 
 @pytest.fixture
-def browser(tmp_path: Path) -> Iterator[Chromium]:
-    """Without one the tests are skipped; in CI they fail, so that nobody is fooled."""
-    if not chromium.installed() or not accessibility.AXE.exists():
-        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(HOW_TO_GET_IT)
-    with Chromium(tmp_path) as found:
-        yield found
+def browser(shared_browser: Chromium) -> Chromium:
+    shared_browser.renew()
+    return shared_browser
 
 
 @pytest.fixture

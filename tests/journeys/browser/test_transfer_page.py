@@ -12,10 +12,9 @@ from urllib.parse import urlencode, urlsplit
 
 import pytest
 
-from tests.browsers import chromium
 from tests.browsers.chromium import ENTER, Chromium
 from tests.instance import Api
-from tests.journeys.browser.test_pages import HOW_TO_GET_IT, check_page, sign_in
+from tests.journeys.browser.test_pages import check_page, sign_in
 from tests.journeys.conftest import Site
 from tests.journeys.test_sync import open_to_all
 from tests.waiting import eventually
@@ -39,16 +38,14 @@ HOSTILE = [
 
 
 @pytest.fixture(scope="module")
-def window(service: Api, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
+def window(service: Api, shared_browser: Chromium) -> Chromium:
     """One browser for all journeys, signed in."""
-    if not chromium.installed():
-        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(HOW_TO_GET_IT)
-    with Chromium(tmp_path_factory.mktemp("browser")) as browser:
-        browser.resize(1280)
-        browser.open(f"{service.url}/signin?next=/transfer")
-        sign_in(browser, service)
-        eventually(lambda: urlsplit(browser.address).path == "/transfer")
-        yield browser
+    shared_browser.renew()
+    shared_browser.resize(1280)
+    shared_browser.open(f"{service.url}/signin?next=/transfer")
+    sign_in(shared_browser, service)
+    eventually(lambda: urlsplit(shared_browser.address).path == "/transfer")
+    return shared_browser
 
 
 @pytest.fixture

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.browsers import chromium
 from tests.browsers.chromium import ENTER, Chromium
 from tests.instance import Api
 from tests.real_clients import JAVASCRIPT
@@ -21,7 +18,6 @@ from tests.real_programs import application, is_good
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.real_clients, pytest.mark.timeout(240)]
-HOW_TO_GET_IT = "there is no chromedriver: sudo tests/install-browser.sh"
 
 #: The page of a portal. `step(name, action)` writes the result of an action to the page, for the test.
 PAGE = """<!doctype html><meta charset=utf-8><title>Portal</title><main></main>
@@ -72,11 +68,9 @@ def portal(service: Api) -> Iterator[Portal]:
 
 
 @pytest.fixture
-def browser(tmp_path: Path) -> Iterator[Chromium]:
-    if not chromium.installed():
-        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(HOW_TO_GET_IT)
-    with Chromium(tmp_path) as found:
-        yield found
+def browser(shared_browser: Chromium) -> Chromium:
+    shared_browser.renew()
+    return shared_browser
 
 
 def run(browser: Chromium, expression: str) -> Any:
