@@ -13,7 +13,7 @@ from functools import reduce
 from operator import or_
 from typing import Any, Generic, TypeVar
 
-from django.db.models import CharField, Count, F, Lookup, Q, QuerySet
+from django.db.models import CharField, Count, F, Func, Lookup, Q, QuerySet, Value
 from django.db.models.expressions import OrderBy
 from django.db.models.functions import Coalesce
 from django.utils import timezone
@@ -28,7 +28,7 @@ from identity.models import User
 
 from .display_state import CONDITIONS, DisplayState
 from .errors import RequestError, TaskNotFoundError
-from .models import WITH_OWNERS, Event, File, RemovedTask, Task
+from .models import WITH_OWNERS, Event, File, Item, RemovedTask, Task
 from .states import FileKind, FileState, Phase
 
 Row = TypeVar("Row")
@@ -78,7 +78,8 @@ class TimeRange:
 class TaskFilter:
     """Conditions that must all hold; of a sequence, one must match. None or empty: no condition.
 
-    endpoints: ids of sources or destinations.
+    endpoints: ids of sources or destinations. text: a part of the label or of a path of the first item, with `*` and
+    `?`, in any case; or the task is at one of the endpoints text_endpoints.
     """
 
     task_ids: Sequence[uuid.UUID] | None = None
@@ -89,6 +90,8 @@ class TaskFilter:
     completion_time: TimeRange | None = None
     endpoints: Sequence[uuid.UUID] | None = None
     states: Sequence[DisplayState] | None = None
+    text: str = ""
+    text_endpoints: Sequence[uuid.UUID] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +213,25 @@ def _matching(user: User, filters: TaskFilter) -> QuerySet[Task]:
         # expects few, it reads all of the user's tasks. The limit keeps it from merging the two queries.
         labelled = Task.objects.filter(reduce(or_, map(_label, filters.labels)), owner=user)
         found = found.filter(pk__in=labelled.values("pk")[:EVERY])
-    return found
+    return found.filter(_with_text(user, filters)) if filters.text else found
+
+
+def _with_text(user: User, filters: TaskFilter) -> Q:
+    """The condition on the text. Each search is a query of its own, for the reason above."""
+    labelled = Task.objects.filter(_label(TextMatch(f"*{filters.text}*", glob=True)), owner=user).values("pk")
+    # Paths are octets: they are compared as PostgreSQL writes them in its format `escape`.
+    octets = filters.text.encode("utf-8", "surrogateescape").replace(b"\\", rb"\\")
+    pattern = like("*" + "".join(chr(one) if 0 < one < 0x80 else f"\\{one:03o}" for one in octets) + "*")
+    paths = {
+        name: Func(F(name), Value("escape"), function="encode", output_field=CharField())
+        for name in ("source_path", "destination_path")
+    }
+    items = Item.objects.filter(task__owner=user, position=0).alias(
+        source_text=paths["source_path"], destination_text=paths["destination_path"]
+    )
+    moved = items.filter(Q(source_text__ilike=pattern) | Q(destination_text__ilike=pattern)).values("task")
+    ends = list(filters.text_endpoints)
+    return Q(pk__in=labelled[:EVERY]) | Q(pk__in=moved[:EVERY]) | Q(source__in=ends) | Q(destination__in=ends)
 
 
 def state_counts(user: User, filters: TaskFilter) -> dict[DisplayState, int]:

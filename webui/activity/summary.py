@@ -71,6 +71,20 @@ class TaskSummary:
         return names.of(self.task)
 
     @property
+    def trouble(self) -> str:
+        """The reason of the end of a task that has failed, in a few words; "" for others."""
+        is_failed = display_state(self.task) is DisplayState.FAILED
+        return advice.title_of(self.task.fatal_error_code or "") if is_failed else ""
+
+    @property
+    def source_folder(self) -> str:
+        return _folder(self.task.first_item.source_path) if self.task.first_item else ""
+
+    @property
+    def destination_folder(self) -> str:
+        return _folder(self.task.first_item.destination_path or "") if self.task.first_item else ""
+
+    @property
     def is_delete(self) -> bool:
         return self.task.type == TaskType.DELETE
 
@@ -144,6 +158,12 @@ class TaskSummary:
         return [*phases, _verifying(self)] if verifies else phases
 
 
+def _folder(path: str) -> str:
+    """The folder in which this path is."""
+    folder = path.rstrip("/").rpartition("/")[0]
+    return f"{folder}/" if path else ""
+
+
 def of(task: Task, now: datetime | None = None) -> TaskSummary:
     """task: with its endpoints and their owners."""
     destination = canonical_name(task.destination) if task.destination else ""
@@ -165,12 +185,24 @@ def _stall(task: Task, now: datetime) -> StallShown | None:
 
 def time_left(found: Forecast | None) -> str:
     """The time that is left, as a range."""
-    if found is None or found.high > TOO_LONG or found.high > TOO_WIDE * max(found.low, 1.0) + 60:
+    if found is None or _says_nothing(found):
         return _("remaining time unknown")
     low, high = duration(_rounded(found.low)), duration(_rounded(found.high))
     if low == high:
         return _("about %(time)s left") % {"time": high}
     return _("%(low)s to %(high)s left") % {"low": low, "high": high}
+
+
+def time_range(found: Forecast | None) -> str:
+    """The time that is left, for a narrow column; "" where it is not known."""
+    if found is None or _says_nothing(found):
+        return ""
+    low, high = duration(_rounded(found.low)), duration(_rounded(found.high))
+    return high if low == high else f"{low} – {high}"
+
+
+def _says_nothing(found: Forecast) -> bool:
+    return found.high > TOO_LONG or found.high > TOO_WIDE * max(found.low, 1.0) + 60
 
 
 def _rounded(seconds: float) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import urlencode
@@ -18,7 +18,8 @@ from endpoints.registry import canonical_name
 from identity.models import User
 from transferapi.tasks import names, queries
 from transferapi.tasks.display_state import DisplayState
-from transferapi.tasks.queries import Order, TaskFilter, TextMatch, TimeRange
+from transferapi.tasks.forecast import services as forecasts
+from transferapi.tasks.queries import Order, TaskFilter, TimeRange
 from webui.page import part, show, signed_in, user_of
 from webui.states import SHOWN, ShownState
 
@@ -50,11 +51,10 @@ class TaskListFilter:
 
     def filter(self) -> TaskFilter:
         ids = _uuid(self.text)
-        labels = [TextMatch(f"*{self.text}*", glob=True)] if self.text and ids is None else []
         last = _day(self.until)
         return TaskFilter(
             task_ids=[ids] if ids else None,
-            labels=labels,
+            text="" if ids else self.text,
             endpoints=[self.endpoint] if self.endpoint else None,
             request_time=TimeRange(_day(self.since), last + timedelta(days=1) if last else None),
             states=self.states or None,
@@ -87,7 +87,7 @@ class Chip:
 
 @dataclass(frozen=True)
 class SortableColumn:
-    """A column that can be sorted. direction: of the present order, for `aria-sort`."""
+    """A column. href: "" where it cannot be sorted. direction: of the present order, for `aria-sort`."""
 
     title: str
     href: str
@@ -100,16 +100,22 @@ class SortableColumn:
 def activity(request: HttpRequest) -> HttpResponse:
     user, asked = user_of(request), question(request.GET)
     limits = {"limit": ROWS, "offset": ROWS * (asked.page - 1)}
-    found = queries.list_tasks(user, asked.filter(), [asked.order], **limits)
+    ends = _endpoints(user)
+    text = asked.text.casefold()
+    named = [uuid.UUID(id_) for id_, name in ends if text and text in name.casefold()]
+    filters = replace(asked.filter(), text_endpoints=named)
+    found = queries.list_tasks(user, filters, [asked.order], **limits)
+    now = datetime.now(UTC)
     names.read(found.rows)
     last = min(MOST_PAGES, max(1, -(-found.total // ROWS)))
     context = {
         "title": _("Activity"),
         "asked": asked,
-        "tasks": [summary.of(task) for task in found.rows],
+        "tasks": [(seen, _time_left(seen, now)) for seen in (summary.of(task, now) for task in found.rows)],
+        "now": now,
         "total": found.total,
-        "chips": _chips(asked, queries.state_counts(user, asked.filter())),
-        "endpoints": _endpoints(user),
+        "chips": _chips(asked, queries.state_counts(user, filters)),
+        "endpoints": ends,
         "columns": _columns(asked),
         "last": last,
         "earlier": asked.address(page=asked.page - 1) if asked.page > 1 else "",
@@ -153,17 +159,27 @@ def _chips(asked: TaskListFilter, counts: Mapping[DisplayState, int]) -> list[Ch
     return chips
 
 
+def _time_left(seen: summary.TaskSummary, now: datetime) -> str:
+    """The time that is left, as a range; "" where nothing moves or it is not known."""
+    return "" if seen.stands else summary.time_range(forecasts.shown(seen.task, now))
+
+
 def _columns(asked: TaskListFilter) -> list[SortableColumn]:
     titles = (
         ("label", _("Task"), ""),
+        ("", _("From and to"), ""),
         ("status", _("State"), ""),
         ("bytes_transferred", _("Progress"), ""),
-        ("request_time", _("Asked"), "right"),
+        ("", _("Rate"), "right"),
+        ("", _("Time left"), "right"),
+        ("request_time", _("Age"), "right"),
     )
     return [_column(asked, field, title, classes) for field, title, classes in titles]
 
 
 def _column(asked: TaskListFilter, field: str, title: str, classes: str) -> SortableColumn:
+    if not field:
+        return SortableColumn(title, "", "", classes)
     present = asked.order.field == field
     descending = not asked.order.descending if present else field != "label"
     direction = ("descending" if asked.order.descending else "ascending") if present else "none"

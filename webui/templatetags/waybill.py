@@ -142,6 +142,14 @@ def duration(seconds: float | None) -> str:
     return " ".join(parts[:2])
 
 
+@register.filter
+def age(time: datetime, now: datetime) -> str:
+    """The time since then in its largest unit: "3 h"."""
+    seconds = (now - time).total_seconds()
+    step = next((step for step in (86400, 3600, 60) if seconds >= step), 1)
+    return duration(seconds // step * step)
+
+
 @register.simple_tag
 def field(
     name: str, label: str, value: str = "", kind: str = "text", hint: str = "", wrong: str = "", **more: Any

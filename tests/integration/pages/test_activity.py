@@ -9,6 +9,7 @@ import re
 import uuid
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 
@@ -138,6 +139,28 @@ def test_a_task_is_found_by_its_id_and_by_its_endpoint(browser: Browser, task: T
     assert browser.page.count("data-task=") == 1
     browser.get(f"/activity?endpoint={public.pk}")
     assert browser.page.count("data-task=") == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [("RUN 1", True), ("m/run", True), ("to/", True), ("ALICE#EP2", True), ("ep3", False), ("m?run", True),
+     ("\\", False), ("%", False), ("café", True), ("\0", False)],
+)  # fmt: skip
+def test_a_task_is_found_by_a_part_of_its_name_its_folders_or_its_endpoints(
+    browser: Browser, alice: User, ep1: Endpoint, ep2: Endpoint, text: str, found: bool
+) -> None:
+    made = submit(alice, ep1, ep2, ("/from/run 1/café", "/to/café"))
+    browser.get(f"/activity?{urlencode({'q': text})}")
+    assert (f'data-task="{made.pk}"' in browser.page) == found
+
+
+def test_a_row_has_the_folders_and_why_a_task_has_failed(browser: Browser, task: Task) -> None:
+    ended(task)
+    browser.get("/activity")
+    row = browser.page[browser.page.index("<tbody>") :]
+    for words in ("/from/", "Permission denied."):
+        assert words in row, words
+    assert 'class="trouble"' in row
 
 
 def test_a_long_list_has_pages(

@@ -69,6 +69,14 @@ def test_the_pages_of_tasks_fit_can_be_read_and_break_no_policy(
     browser.resize(1280)
 
 
+def test_a_row_of_the_list_is_one_line(browser: Chromium, service: Api, unreachable: dict[str, Any]) -> None:
+    browser.resize(1280)
+    browser.open(f"{service.url}/activity")
+    rows = "return [...document.querySelectorAll('.tasks tbody tr:not(.trouble)')].map((row) => row.offsetHeight)"
+    eventually(lambda: len(browser.run(rows)) > 0)
+    assert [height for height in browser.run(rows) if not 38 <= height <= 43] == []
+
+
 def test_the_head_of_a_task_and_its_progress_are_seen_at_once(
     browser: Chromium, service: Api, unreachable: dict[str, Any]
 ) -> None:

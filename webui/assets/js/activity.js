@@ -34,10 +34,16 @@ function showNumbers(row, task) {
   const bar = row.querySelector("[data-field=percent]");
   const total = Number(bar?.dataset.total ?? 0);
   const done = octets(task.bytes_transferred);
-  if (!scanning && say && now !== null) say.textContent = `${total > task.bytes_transferred ? t("{done} of {all}", { done, all: octets(total) }) : done} · ${rate(now)}`;
+  if (!scanning && say && now !== null) {
+    say.textContent = total > task.bytes_transferred ? t("{done} of {all}", { done, all: octets(total) }) : done;
+    row.querySelector("[data-field=rate]").textContent = rate(now);
+  }
   // A file that is sent again from its start takes its octets back: the bar goes back, too.
   if (!scanning && bar && task.files) bar.value = Math.min(99, total ? (100 * task.bytes_transferred) / total : (100 * (task.files_transferred + task.files_skipped + (task.files_failed ?? 0))) / task.files);
 }
+
+// Ages and forecasts come with the page alone.
+setInterval(() => document.hidden || refreshSoon(), 60000);
 
 let ready = false;
 setTimeout(() => (ready = true), 3000);
