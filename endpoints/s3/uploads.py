@@ -131,7 +131,7 @@ class SmallWriter:
 class PartsWriter:
     """`FileWriter` of a file in parts, one after the other; the answer to one is awaited while the next is sent."""
 
-    def __init__(self, upload: Upload, share: OctetShare, total: int, note: ObjectPath | None) -> None:
+    def __init__(self, upload: PartedUpload, share: OctetShare, total: int, note: ObjectPath | None) -> None:
         self._upload = upload
         self._share = share
         self._total = total
@@ -155,7 +155,7 @@ class PartsWriter:
             return cls(found, share, total, note)
         if found is not None:
             await found.abort()
-        return cls(await Upload.begin(store, path, note), share, total, note)
+        return cls(await PartedUpload.begin(store, path, note), share, total, note)
 
     @property
     def stored(self) -> int:
@@ -216,7 +216,7 @@ class PartsWriter:
             await self._upload.abort()
 
 
-class Upload:
+class PartedUpload:
     """One upload in parts of the store. etags: of its parts in order, without a gap."""
 
     def __init__(self, store: Store, path: ObjectPath, upload_id: str) -> None:
@@ -316,7 +316,7 @@ def _parts(root: etree._Element) -> list[tuple[int, int, str]]:
     return [(number, octets, text_of(one, "ETag")) for number, octets, one in rows]
 
 
-async def read_note(store: Store, note: ObjectPath) -> Upload | None:
+async def read_note(store: Store, note: ObjectPath) -> PartedUpload | None:
     """The upload that a note names; None where there is no note. Raises FaultError."""
     async with AsyncExitStack() as opened:
         try:
@@ -327,12 +327,16 @@ async def read_note(store: Store, note: ObjectPath) -> Upload | None:
             return None
         if head.headers.get("content-type") != NOTE or (head.length or 0) > MAX_NOTE:
             return None
+        body = await connection.whole_body()
         try:
-            noted = json.loads(await connection.whole_body())
-            upload_id, path = str(noted["upload"]), str(noted["path"])
-        except (ValueError, KeyError, TypeError):
+            noted = json.loads(body)
+            upload_id, path = str(noted["upload"]), place_of(str(noted["path"]))
+        except (ValueError, KeyError, TypeError, FaultError):
             return None
-    return Upload(store, place_of(path), upload_id)
+    if path.path.rpartition("/")[0] != note.path.rpartition("/")[0]:
+        # Others may write notes into a shared folder.
+        return None
+    return PartedUpload(store, path, upload_id)
 
 
 def _changed(came: int, total: int) -> FaultError:

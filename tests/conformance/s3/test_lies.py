@@ -303,3 +303,24 @@ async def test_the_note_of_an_upload_is_written_before_its_first_part(pem: Path,
         "POST /b/k?uploadId=u1",
         "DELETE /b/.waybill-1",
     ]
+
+
+@pytest.mark.parametrize(
+    "note",
+    [b'{"upload": "u1", "path": "/b/other/k"}', b'{"upload": "u1", "path": "/b/../k"}', b'{"upload": 1}', b"[]", b"{"],
+    ids=["another-folder", "no-path", "half", "a-list", "no-json"],
+)
+async def test_a_note_that_is_none_is_removed_and_names_no_upload(
+    pem: Path, pin: str, note: bytes, monkeypatch
+) -> None:
+    monkeypatch.setattr("endpoints.s3.session.LATER", 0.01)
+    asked: list[str] = []
+
+    def answer(head: str, body: bytes) -> bytes:
+        asked.append(head.partition(" HTTP")[0])
+        gone = head.startswith("HEAD")
+        return ok(note, f"Content-Type: {uploads.NOTE}", status="404 Not Found" if gone else "200 OK")
+
+    async with session_with(pem, pin, answer) as session:
+        assert list(await session.remove([("/b/.waybill-1", False)])) == [None]
+    assert [line for line in asked if line.startswith("DELETE")] == ["DELETE /b/.waybill-1"]

@@ -92,13 +92,13 @@ async def test_a_killed_worker_s_upload_is_continued_behind_its_parts(
     data = os.urandom(6 * PART + 77)
     (folder / "file").write_bytes(data)
     sent: list[int] = []
-    begin = uploads.Upload.begin_part
+    begin = uploads.PartedUpload.begin_part
 
-    async def counted(self: uploads.Upload, body: object, number: int) -> None:
+    async def counted(self: uploads.PartedUpload, body: object, number: int) -> None:
         sent.append(number)
         await begin(self, body, number)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(uploads.Upload, "begin_part", counted)
+    monkeypatch.setattr(uploads.PartedUpload, "begin_part", counted)
     slow = StreamingHost(12 * MIB)
     task = StreamedTask(grid, s3, [("/file", f"{bucket}/file", False)], {"verify_checksum": True}, slow)
 
