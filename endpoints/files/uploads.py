@@ -29,7 +29,7 @@ from django.db import Error, connection
 
 from endpoints import operations
 from endpoints.errors import FILE_TOO_LARGE, TargetExistsError, UploadBusyError, UploadLostError, UploadOffsetError
-from endpoints.gridftp.faults import FaultError, Kind, make_fault
+from endpoints.gridftp.faults import Fault, FaultError, Kind, make_fault
 from endpoints.gridftp.streams.file_streams import OctetBudget
 from endpoints.models import UploadRecord
 from endpoints.pause_rules import PausableOperation
@@ -43,6 +43,9 @@ from .sessions import FileSession
 
 #: Attempts, and seconds between two, to be the one upload that gives a file this name.
 _TURNS, _TURN_SECONDS = 20, 0.1
+
+
+NO_PARTS = "This endpoint takes no uploads in parts: transfer the file from another endpoint."
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +207,8 @@ class Upload:
 
     def _prepare(self, session: FileSession, part: UploadPart) -> None:
         """The temporary file has what the record says, and a name that no request before knows."""
+        if session.session.appears_whole:
+            raise FaultError(Fault(Kind.UNSUPPORTED, retryable=False, advice=NO_PARTS))
         if not part.start:
             return
         if self._record.is_torn:

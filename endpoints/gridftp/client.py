@@ -65,6 +65,7 @@ class GridFTPSession:
     protocol = "GridFTP"
     #: One file at a time goes through this service: a data connection and the control channel are busy with it.
     multiplexed = False
+    appears_whole = False
 
     def __init__(self, connection: ControlConnection, login: Login = ANONYMOUS) -> None:
         self.connection = connection

@@ -83,7 +83,7 @@ class StoreError(FaultError):
         super().__init__(fault)
         self.status = status
         self.code = code
-        #: The region that the store wants requests to be signed for; "": it names none.
+        #: The region for which requests must be signed; "" where the store names none.
         self.region = region
 
 

@@ -1,7 +1,7 @@
 """HTTP/1.1 over TLS on one connection (RFC 9112), for an object store: one request at a time, bounded in time and size.
 
 h11 is the state machine; the socket is ours, so that the fence holds. The address has passed the gate, and nothing here
-looks up a name, follows a redirect or uses a proxy. What ends early, or has no certain end, is a fault.
+looks up a name, follows a redirect or uses a proxy. A body that ends early, or has no certain end, is a fault.
 """
 
 from __future__ import annotations
@@ -153,10 +153,10 @@ class HttpConnection:
         """The body is complete."""
         await self._send(h11.EndOfMessage())
 
-    async def head(self, patience: float = STALL_TIMEOUT) -> AnswerHead:
-        """Wait for the head of the answer. patience: seconds without an octet."""
+    async def head(self, stall_seconds: float = STALL_TIMEOUT) -> AnswerHead:
+        """Wait for the head of the answer. stall_seconds: seconds without an octet."""
         while True:
-            event = await self._next(patience)
+            event = await self._next(stall_seconds)
             if isinstance(event, h11.Response):
                 break
             if not isinstance(event, h11.InformationalResponse):
@@ -197,11 +197,11 @@ class HttpConnection:
             self._writer.write(octets)
             await self._within(self._writer.drain(), STALL_TIMEOUT)
 
-    async def _next(self, patience: float) -> object:
+    async def _next(self, stall_seconds: float) -> object:
         """The next event of h11."""
         try:
             while (event := self._state.next_event()) is h11.NEED_DATA:
-                data = await self._within(self._reader.read(PIECE), patience)
+                data = await self._within(self._reader.read(PIECE), stall_seconds)
                 self.answering = self.answering or bool(data)
                 self._state.receive_data(data)
         except h11.RemoteProtocolError as error:

@@ -30,6 +30,7 @@ from .files import S3Reader
 from .http import AnswerHead
 from .places import ObjectPath, place_of
 from .store import CONNECTIONS, Store
+from .uploads import NOTE, open_writer, read_note
 
 #: Octets that the checksums of one session hold in memory.
 CHECKSUM_OCTETS = 4 * 2**20
@@ -39,8 +40,9 @@ AT_ONCE = CONNECTIONS
 PAGE = "1000"
 #: Where the modification time of a file is kept, in seconds after 1970, as rclone does.
 MTIME = "x-amz-meta-mtime"
+#: The beginning of the names that may be notes of uploads (`workers.engine.queue.write_names`).
+NOTES = ".waybill-"
 NO_RENAME = "An object store cannot rename."
-NO_WRITING = "This version of the service copies no files to object stores."
 NO_LINKS = "An object store has no symbolic links."
 NO_BUCKET = "Buckets are created and deleted by the tools of the store, not here."
 OUTSIDE = "This path is outside of the shared folders."
@@ -52,6 +54,7 @@ class S3Session:
 
     protocol = "S3"
     multiplexed = True
+    appears_whole = True
     #: There are none, so none is left out.
     tells_links = True
     resolves_links = False
@@ -120,7 +123,10 @@ class S3Session:
         return None
 
     async def stat(self, path: str) -> Entry:
-        """The facts of one path; a file, where a file and a folder have the same name."""
+        """The facts of one path; a file, where a file and a folder have the same name.
+
+        The size of the note of an upload is that of what is stored of its file.
+        """
         place = self._place(path)
         if not place.key:
             if place.bucket:
@@ -129,13 +135,16 @@ class S3Session:
         try:
             answer = await self._store.ask("HEAD", place.path)
         except StoreError as error:
-            # Its answer has no body that tells a missing object from a refused account: the other request has one.
+            # The same for a missing object and for a refused account: the answer to the next request has a body.
             if error.fault.kind not in (Kind.FILE_NOT_FOUND, Kind.PERMISSION_DENIED):
                 raise
             if await self._has_keys(place) and error.fault.kind is Kind.FILE_NOT_FOUND:
                 return Entry(place.name, "dir")
             raise
-        return file_entry(place.name, answer.head)
+        entry = file_entry(place.name, answer.head)
+        if answer.head.headers.get("content-type") == NOTE and (upload := await read_note(self._store, place)):
+            return entry._replace(size=await upload.stored())
+        return entry
 
     async def _has_keys(self, place: ObjectPath) -> bool:
         """Whether it is a folder: a key begins with it, or is its marker."""
@@ -145,7 +154,7 @@ class S3Session:
     async def _page(self, place: ObjectPath, more: Mapping[str, str], allowance: Allowance | None = None) -> ListPage:
         query = {"list-type": "2", "encoding-type": "url", "prefix": place.prefix, **more}
         seconds = STALL_TIMEOUT if allowance is None else allowance.seconds
-        answer = await self._store.ask("GET", f"/{place.bucket}", query, patience=seconds)
+        answer = await self._store.ask("GET", f"/{place.bucket}", query, stall_seconds=seconds)
         return await asyncio.to_thread(list_page, answer.body, place.prefix)
 
     async def listing(self, path: str, allowance: Allowance | None = None) -> AsyncGenerator[Sequence[Entry], None]:
@@ -162,7 +171,7 @@ class S3Session:
         allowance.end()
 
     async def _buckets(self, allowance: Allowance) -> AsyncGenerator[Sequence[Entry], None]:
-        answer = await self._store.ask("GET", "/", patience=allowance.seconds)
+        answer = await self._store.ask("GET", "/", stall_seconds=allowance.seconds)
         names = bucket_names(answer.body)
         allowance.take([name.encode() for name, _ in names])
         yield [Entry(name, "dir", modified=created) for name, created in names]
@@ -246,6 +255,8 @@ class S3Session:
         if not place.key:
             raise FaultError(replace(make_fault(Kind.PERMISSION_DENIED, retryable=False), advice=NO_BUCKET))
         if not folder:
+            if place.name.startswith(NOTES) and (upload := await read_note(self._store, place)) is not None:
+                await upload.abort()
             await self._store.ask("DELETE", place.path)
             return
         page = await self._page(place, {"max-keys": "2"})
@@ -328,9 +339,13 @@ class S3Session:
         """Read a file from this offset on. expected: its size."""
         return await S3Reader.open(self._store, self._place(path), offset, share)
 
-    async def open_writer(self, path: str, offset: int, share: OctetShare, *, expected: int = 0) -> FileWriter:
-        """Raises FaultError: files are only read from object stores."""
-        raise _unsupported(NO_WRITING)
+    async def open_writer(
+        self, path: str, offset: int, share: OctetShare, *, expected: int = 0, partial: str = ""
+    ) -> FileWriter:
+        """Write a file from this offset on. expected: the octets that will come, which must be exact."""
+        place = self._place(path, write=True)
+        note = self._place(partial, write=True) if partial else None
+        return await open_writer(self._store, place, offset, share, offset + expected, note)
 
     async def check_readable(self, path: str) -> None:
         """A store lets see the facts of an object whoever may read it."""

@@ -98,9 +98,9 @@ class Store:
         *,
         headers: Mapping[str, str] | None = None,
         body: bytes = b"",
-        patience: float = STALL_TIMEOUT,
+        stall_seconds: float = STALL_TIMEOUT,
     ) -> StoreAnswer:
-        """The whole answer to a request whose body is in memory. patience: seconds without an octet of it.
+        """The whole answer to a request whose body is in memory. stall_seconds: seconds without an octet of it.
 
         Raises StoreError for a refusal. A request that found its old connection closed is sent once again.
         """
@@ -114,7 +114,7 @@ class Store:
             await self._find_region(path)
         for again in (True, False):
             try:
-                async with self._answer(method, path, query, more, payload, body, patience) as (head, connection):
+                async with self._answer(method, path, query, more, payload, body, stall_seconds) as (head, connection):
                     return self.accepted(head, await connection.whole_body())
             except FaultError as error:
                 if not (again and await self._may_repeat(error, method, path)):
@@ -159,9 +159,9 @@ class Store:
             await self._begin(connection, "PUT", path, query, sent, UNSIGNED)
             yield connection
 
-    async def answered(self, connection: HttpConnection, patience: float = STALL_TIMEOUT) -> StoreAnswer:
+    async def answered(self, connection: HttpConnection, stall_seconds: float = STALL_TIMEOUT) -> StoreAnswer:
         """The answer to an upload. Raises StoreError."""
-        head = await connection.head(patience)
+        head = await connection.head(stall_seconds)
         return self.accepted(head, await connection.whole_body())
 
     async def why_refused(self, connection: HttpConnection, error: FaultError) -> FaultError:
@@ -192,7 +192,7 @@ class Store:
         headers: Mapping[str, str],
         payload: str,
         body: bytes = b"",
-        patience: float = STALL_TIMEOUT,
+        stall_seconds: float = STALL_TIMEOUT,
     ) -> AsyncGenerator[tuple[AnswerHead, HttpConnection], None]:
         """The head of the answer to one request. Raises StaleConnectionError where it may be sent again."""
         async with self.connection() as connection:
@@ -202,7 +202,7 @@ class Store:
                 if body:
                     await connection.send(body)
                 await connection.end()
-                head = await connection.head(patience)
+                head = await connection.head(stall_seconds)
             except FaultError as error:
                 if was_used and not connection.answering and error.fault.scope is FaultScope.SESSION:
                     raise StaleConnectionError(error.fault) from None

@@ -24,10 +24,12 @@ class RemoteSession(Protocol):
     """`GridFTPSession`, `SftpSession`: the methods that both have. All raise FaultError.
 
     protocol: its name, as users know it. multiplexed: whether it moves several files at once through this service.
+    appears_whole: whether a file that is written is not seen before it is complete: it needs no temporary name.
     """
 
     protocol: str
     multiplexed: bool
+    appears_whole: bool
     home: str
     places: Mapping[str, str]
     demands_encryption: bool
@@ -67,10 +69,16 @@ class RemoteSession(Protocol):
 
 
 class StreamingSession(RemoteSession, Protocol):
-    """A session that reads and writes files itself (SFTP). expected: octets of the file, where they are known."""
+    """A session that reads and writes files itself (SFTP, S3).
+
+    expected: octets of the file that will come, where they are known. partial: where `appears_whole`, the path of a
+    note about what is stored of the file, by which it is continued; `remove` of this path removes what is stored, too.
+    """
 
     async def open_reader(self, path: str, offset: int, share: OctetShare, *, expected: int = 0) -> FileReader: ...
-    async def open_writer(self, path: str, offset: int, share: OctetShare, *, expected: int = 0) -> FileWriter: ...
+    async def open_writer(
+        self, path: str, offset: int, share: OctetShare, *, expected: int = 0, partial: str = ""
+    ) -> FileWriter: ...
 
 
 @runtime_checkable
@@ -109,12 +117,19 @@ async def open_reader(
 
 
 async def open_writer(
-    session: RemoteSession, path: str, offset: int, share: OctetShare, *, expected: int = 0, encrypt: bool = False
+    session: RemoteSession,
+    path: str,
+    offset: int,
+    share: OctetShare,
+    *,
+    expected: int = 0,
+    encrypt: bool = False,
+    partial: str = "",
 ) -> FileWriter:
     """Write a file through this service. encrypt: nothing may travel in clear. Raises FaultError."""
     if isinstance(session, GridFTPSession):
         return await mode_s.open_writer(session, path, offset, share, encrypt=encrypt)
-    return await _streaming(session).open_writer(path, offset, share, expected=expected)
+    return await _streaming(session).open_writer(path, offset, share, expected=expected, partial=partial)
 
 
 def _streaming(session: RemoteSession) -> StreamingSession:

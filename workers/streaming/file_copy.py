@@ -92,10 +92,10 @@ class FileCopy:
         self._progressed()
 
     async def _confirm(self, writer: FileWriter) -> None:
-        """End the file where the source has failed: a server that reports success has stored all that came."""
+        """Where the source has failed: a server that reports success has stored all that came."""
         with contextlib.suppress(FaultError, TimeoutError):
             async with asyncio.timeout(CONFIRM_TIMEOUT):
-                await writer.finish()
+                await writer.confirm()
 
     async def _close(self) -> None:
         if self._reading and not self._reading.done():

@@ -124,7 +124,12 @@ class StreamedLane:
     @property
     def begun(self) -> Sequence[FileRow]:
         """`ports.Lane.begun`."""
-        return [one.file for one in self._under.values() if one.copy and one.copy.begun and not one.file.temporary_path]
+        return [one.file for one in self._under.values() if self._has_begun(one)]
+
+    def _has_begun(self, one: _Under) -> bool:
+        """Whether a partial file lies under its real name."""
+        begun = bool(one.copy and one.copy.begun) and not one.file.temporary_path
+        return begun and not self._destination.inner.appears_whole
 
     def feed(self, file: FileRow) -> None:
         """`ports.Lane.feed`."""
@@ -181,17 +186,19 @@ class StreamedLane:
         file = one.file
         source = self._source.plain_path(file.source_path)
         target = self._destination.plain_path(file.destination_path or "")
-        written = self._destination.plain_path(file.temporary_path) if file.temporary_path else target
+        temporary = self._destination.plain_path(file.temporary_path) if file.temporary_path else ""
+        whole = self._destination.inner.appears_whole
+        written = target if whole else temporary or target
         one.offset = _offset(file) if self._may_continue() else 0
         digest = self._digest(one)
-        one.copy = self._copy(one, source, written, digest)
+        one.copy = self._copy(one, source, written, digest, temporary if whole else "")
         size = await one.copy.run()
         await at_side(Side.DESTINATION, self._complete(one, written, target, size))
         if digest:
             self._streams.note_checksum(file.source_path, Checksum(digest.algorithm, digest.hexdigest()))
         return size
 
-    def _copy(self, one: _Under, source: str, written: str, digest: Digest | None) -> FileCopy:
+    def _copy(self, one: _Under, source: str, written: str, digest: Digest | None, partial: str) -> FileCopy:
         rest = max(0, one.file.size - one.offset)
 
         async def reader(share: OctetShare) -> FileReader:
@@ -201,7 +208,13 @@ class StreamedLane:
 
         async def writer(share: OctetShare) -> FileWriter:
             return await open_writer(
-                self._destination.inner, written, one.offset, share, expected=rest, encrypt=self._encrypt
+                self._destination.inner,
+                written,
+                one.offset,
+                share,
+                expected=rest,
+                encrypt=self._encrypt,
+                partial=partial,
             )
 
         return FileCopy(
@@ -288,7 +301,7 @@ class StreamedLane:
             self._lost = True
             for session in sessions:
                 session.inner.abort()
-        begun = self._lost and bool(one.copy and one.copy.begun) and not one.file.temporary_path
+        begun = self._lost and self._has_begun(one)
         trusted = None if self._must_begin_anew(one, fault) else one.on_disk
         if trusted is None and not self._lost:
             await self._clean_up(one)

@@ -38,6 +38,9 @@ class FileWriter(Protocol):
     async def finish(self) -> None:
         """Wait until the server has reported success for everything, and close the file."""
 
+    async def confirm(self) -> None:
+        """The source has failed: wait until all that came is stored, to be continued. The file is not complete."""
+
     async def close(self) -> None:
         """Stop at once; may be called repeatedly."""
 

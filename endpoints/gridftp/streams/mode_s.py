@@ -92,6 +92,10 @@ class ModeSWriter(_ModeSFile):
         await self._stream.end()
         self._ended = True
 
+    async def confirm(self) -> None:
+        """`FileWriter.confirm`: the file has its name already, whatever it contains."""
+        await self.finish()
+
 
 async def open_reader(
     session: GridFTPSession, path: str, offset: int, share: OctetShare, *, encrypt: bool = False

@@ -280,6 +280,10 @@ class SftpWriter:
             raw = f"{self._offset} octets were written, and the file has {shown}"
             raise FaultError(make_fault(Kind.FILE_SIZE_CHANGED, raw))
 
+    async def confirm(self) -> None:
+        """`FileWriter.confirm`: the file has its name already, whatever it contains."""
+        await self.finish()
+
     async def _shown_size(self, file: asyncssh.SFTPClientFile) -> int | None:
         """The size by its handle; None where it is not shown. Servers may confirm what they do not store."""
         try:

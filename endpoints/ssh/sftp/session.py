@@ -132,6 +132,7 @@ class SftpSession:
 
     protocol = "SFTP"
     multiplexed = True
+    appears_whole = False
     tells_links = True
     #: A symlink is reported with its text.
     resolves_links = False
@@ -430,7 +431,9 @@ class SftpSession:
             raise FaultError(await self._known(error.fault, path, Kind.IS_A_DIRECTORY)) from None
         return SftpReader(file, self._answers, share, offset, expected, self._client.limits.max_read_len)
 
-    async def open_writer(self, path: str, offset: int, share: OctetShare, *, expected: int = 0) -> SftpWriter:
+    async def open_writer(
+        self, path: str, offset: int, share: OctetShare, *, expected: int = 0, partial: str = ""
+    ) -> SftpWriter:
         """Write a file from this offset on; from 0 on, what was there is removed. expected: octets that will come."""
         encoded = self.encode_path(path)
         flags = asyncssh.FXF_WRITE | asyncssh.FXF_CREAT | (0 if offset else asyncssh.FXF_TRUNC)

@@ -32,6 +32,7 @@ class MemoryServerSession:
     """The methods of `endpoints.sessions.remote.StreamingSession` that uploads call."""
 
     home = "/"
+    appears_whole = False
     usable = True
 
     def __init__(self, server: MemoryServer) -> None:
@@ -64,7 +65,9 @@ class MemoryServerSession:
     async def open_reader(self, path: str, offset: int, share: OctetShare, *, expected: int = 0) -> object:
         raise NotImplementedError
 
-    async def open_writer(self, path: str, offset: int, share: OctetShare, *, expected: int = 0) -> MemoryWriter:
+    async def open_writer(
+        self, path: str, offset: int, share: OctetShare, *, expected: int = 0, partial: str = ""
+    ) -> MemoryWriter:
         file = self._server.files.setdefault(path, bytearray())
         if not offset:
             del file[:]

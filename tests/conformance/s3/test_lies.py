@@ -12,8 +12,8 @@ import pytest
 from endpoints.gridftp.faults import FaultError, FaultScope, Kind
 from endpoints.gridftp.listing import Allowance
 from endpoints.gridftp.streams.data_stream import RestartRefusedError
-from endpoints.gridftp.streams.file_streams import OctetBudget
-from endpoints.s3 import http, store
+from endpoints.gridftp.streams.file_streams import PIECE, OctetBudget
+from endpoints.s3 import http, store, uploads
 from endpoints.s3.login import S3Login
 from endpoints.s3.session import S3Session
 from tests.servers.lying_s3 import Answer, lying_store, ok
@@ -224,3 +224,103 @@ async def test_a_store_that_names_one_region_after_the_other_is_asked_twice_at_m
         with pytest.raises(FaultError):
             await names(session, "/b")
     assert asked == 2
+
+
+# ---- uploads
+
+
+def store_of_parts(complete: bytes) -> tuple[Answer, list[str]]:
+    """A store that takes parts, and answers so to the last request; and the requests that it got."""
+    asked: list[str] = []
+
+    def answer(head: str, body: bytes) -> bytes:
+        line = head.partition(" HTTP")[0]
+        asked.append(line)
+        if "?uploads" in line:
+            return ok(b"<InitiateMultipartUploadResult><UploadId>u1</UploadId></InitiateMultipartUploadResult>")
+        if line.startswith("POST"):
+            return complete
+        return ok(b"", 'ETag: "e"', status="404 Not Found" if line.startswith("GET") else "200 OK")
+
+    return answer, asked
+
+
+async def write(session: S3Session, octets: int, come: int) -> int:
+    """Write a file of so many octets, of which `come` do. Returns what is certain to be stored."""
+    share = OctetBudget(4 * PIECE).share()
+    writer = await session.open_writer("/b/k", 0, share, expected=octets, partial="/b/.waybill-1")
+    try:
+        for start in range(0, come, PIECE):
+            piece = min(PIECE, come - start)
+            await share.take(piece)
+            await writer.write(bytes(piece))
+        await writer.finish()
+        return writer.stored
+    finally:
+        await writer.close()
+
+
+@pytest.mark.parametrize(
+    "complete",
+    [
+        ok(b"<Error><Code>InternalError</Code><Message>We failed</Message></Error>"),
+        ok(b""),
+        ok(b"<Other/>"),
+        b"",
+    ],
+    ids=["an-error", "nothing", "another-document", "no-answer"],
+)
+async def test_an_upload_is_complete_only_by_the_word_of_the_store(pem, pin, monkeypatch, complete: bytes) -> None:
+    monkeypatch.setattr(uploads, "PART", 5 * 2**20)
+    answer, asked = store_of_parts(complete)
+    async with session_with(pem, pin, answer) as session:
+        with pytest.raises(FaultError):
+            await write(session, 6 * 2**20, 6 * 2**20)
+    assert any("partNumber=2" in line for line in asked)
+
+
+@pytest.mark.parametrize("size", [2**20, 3 * 2**20], ids=["small", "in-parts"])
+@pytest.mark.parametrize("difference", [-1, 1], ids=["shorter", "longer"])
+async def test_a_file_of_another_size_is_not_published(pem: Path, pin: str, size: int, difference: int) -> None:
+    answer, asked = store_of_parts(ok(b"<CompleteMultipartUploadResult/>"))
+    async with session_with(pem, pin, answer) as session:
+        with pytest.raises(FaultError) as caught:
+            await write(session, size, size + difference)
+    assert caught.value.fault.kind is Kind.FILE_SIZE_CHANGED
+    published = [line for line in asked if line == "PUT /b/k" or line.startswith("POST /b/k?uploadId")]
+    assert not published
+
+
+async def test_the_note_of_an_upload_is_written_before_its_first_part(pem: Path, pin: str) -> None:
+    answer, asked = store_of_parts(ok(b"<CompleteMultipartUploadResult/>"))
+    async with session_with(pem, pin, answer) as session:
+        assert await write(session, 3 * 2**20, 3 * 2**20) == 3 * 2**20
+    changes = [line for line in asked if not line.startswith("GET")]
+    assert changes == [
+        "POST /b/k?uploads=",
+        "PUT /b/.waybill-1",
+        "PUT /b/k?partNumber=1&uploadId=u1",
+        "POST /b/k?uploadId=u1",
+        "DELETE /b/.waybill-1",
+    ]
+
+
+@pytest.mark.parametrize(
+    "note",
+    [b'{"upload": "u1", "path": "/b/other/k"}', b'{"upload": "u1", "path": "/b/../k"}', b'{"upload": 1}', b"[]", b"{"],
+    ids=["another-folder", "no-path", "half", "a-list", "no-json"],
+)
+async def test_a_note_that_is_none_is_removed_and_names_no_upload(
+    pem: Path, pin: str, note: bytes, monkeypatch
+) -> None:
+    monkeypatch.setattr("endpoints.s3.session.LATER", 0.01)
+    asked: list[str] = []
+
+    def answer(head: str, body: bytes) -> bytes:
+        asked.append(head.partition(" HTTP")[0])
+        gone = head.startswith("HEAD")
+        return ok(note, f"Content-Type: {uploads.NOTE}", status="404 Not Found" if gone else "200 OK")
+
+    async with session_with(pem, pin, answer) as session:
+        assert list(await session.remove([("/b/.waybill-1", False)])) == [None]
+    assert [line for line in asked if line.startswith("DELETE")] == ["DELETE /b/.waybill-1"]

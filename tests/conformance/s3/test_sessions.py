@@ -73,7 +73,7 @@ async def test_a_folder_of_more_than_two_pages_is_listed_whole(session: S3Sessio
     assert caught.value.fault.kind is Kind.LIMIT_EXCEEDED
 
 
-async def test_what_is_not_there_is_told_from_an_empty_folder(session: S3Session, bucket: str) -> None:
+async def test_an_empty_folder_is_there_and_a_missing_one_is_not(session: S3Session, bucket: str) -> None:
     await session.make_directory(f"{bucket}/empty")
     await put(session, f"{bucket}/file")
     assert await names(session, bucket) == {"empty": "dir", "file": "file"}
