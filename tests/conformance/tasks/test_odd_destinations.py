@@ -620,6 +620,34 @@ async def test_a_server_that_confirms_removals_and_removes_nothing_fails_the_del
     assert "ENDPOINT_ERROR" in task.faults() or form is WithLinks
 
 
+@pytest.mark.parametrize("form", [WithFacts, WithoutFacts])
+@pytest.mark.parametrize("tries", [2, 1000])
+async def test_a_deletion_whose_connection_ends_at_each_folder_ends_with_a_fault(
+    tmp_path: Path, form: type[OddFtp], tries: int
+) -> None:
+    """One that ends at some of the tries only is continued."""
+
+    class Ending(form):  # type: ignore[valid-type, misc]
+        ended = 0
+
+        def answer(self, verb: str, argument: bytes, session: OddSession) -> str | None:
+            if verb == "RMD" and self.ended < tries:
+                self.ended += 1
+                raise ConnectionResetError
+            return None
+
+    filled(tmp_path / "in")
+    with Ending(tmp_path) as server:
+        task = StreamedTask(End(server.port), None, [("/in/", None, True)], {"recursive": True})
+        await task.run(60)
+    if tries == 2:
+        assert (task.store.status, (tmp_path / "in").exists()) == ("SUCCEEDED", False)
+    else:
+        assert (task.store.status, (tmp_path / "in" / "sub").is_dir()) == ("FAILED", True)
+        assert set(task.faults()) <= {"CONNECTION_BROKEN", "CONNECTION_RESET"}
+        assert server.ended <= 20
+
+
 async def test_a_single_file_whose_removal_is_only_confirmed_fails_the_deletion(tmp_path: Path) -> None:
     filled(tmp_path / "in")
     with confirming("DELE")(tmp_path) as server:
