@@ -25,6 +25,13 @@ CHANGING = (
     "The file was changed while it was read, in each of {tries} tries. Stop the program that writes it, or "
     "make a copy that stays as it is, and transfer that."
 )
+#: Tries of a removal at which the connection ends: the delays before the last one add up to 30 seconds.
+TRIES_OF_ENDING = 6
+ENDED_KINDS = frozenset({Kind.CONNECTION_BROKEN, Kind.CONNECTION_RESET})
+ENDING = (
+    "The server ends the connection at the removal of this entry, in each of {tries} tries, and lets the next one in. "
+    "Its log may say why; remove the entry in another way."
+)
 #: Kinds that skip_source_errors skips at the source, as the Globus service does; and those that are faults of the
 #: source whichever side reports them: two sources for one destination, and a name that no command can contain.
 SOURCE_ERRORS = frozenset({Kind.FILE_NOT_FOUND, Kind.PERMISSION_DENIED, Kind.AMBIGUOUS_PATH, Kind.INVALID_PATH_NAME})
@@ -162,6 +169,17 @@ def unless_changing(fault: Fault, attempts: int, last: str) -> Fault:
     if fault.kind is not Kind.FILE_SIZE_CHANGED or last not in CHANGING_KINDS or attempts < TRIES_OF_CHANGING - 1:
         return fault
     return replace(fault, retryable=False, advice=CHANGING.format(tries=attempts + 1))
+
+
+def unless_ending(fault: Fault, attempts: int, last: str) -> Fault:
+    """The fault of an entry whose removal was sent alone, not retryable where the connection ends at it each time.
+
+    attempts, last: as of `unless_changing`. A server that lets nobody in meanwhile is another fault, and none of the
+    entry's.
+    """
+    if fault.kind not in ENDED_KINDS or last not in ENDED_KINDS or attempts < TRIES_OF_ENDING - 1:
+        return fault
+    return replace(fault, retryable=False, advice=ENDING.format(tries=attempts + 1))
 
 
 def worse(first: Fault | None, fault: Fault) -> Fault:

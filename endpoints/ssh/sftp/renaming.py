@@ -20,7 +20,7 @@ from identity.gsi.printable import quoted
 
 #: Sends a request, and returns its answer. Raises FaultError.
 _Ask = Callable[[Callable[[], Awaitable[Any]]], Awaitable[Any]]
-#: The attributes of an entry; None: there is none.
+#: The attributes of an entry; None if there is none.
 _Seen = asyncssh.SFTPAttrs | None
 
 
@@ -38,7 +38,7 @@ async def rename(client: asyncssh.SFTPClient, ask: _Ask, source: bytes, target: 
 
 
 async def look(client: asyncssh.SFTPClient, ask: _Ask, path: bytes) -> _Seen:
-    """What is under this name; a symlink is not followed. Raises FaultError."""
+    """Look at this name; a symlink is not followed. Raises FaultError."""
     try:
         return await ask(lambda: client.lstat(path))  # type: ignore[no-any-return]
     except FaultError as error:

@@ -500,6 +500,89 @@ async def test_a_file_whose_new_name_an_sftp_server_only_confirms_is_written_und
     assert tree(tmp_path / "to").items() >= tree(tmp_path / "in").items()
 
 
+# ---- servers that store a file under another name
+
+
+class StoresElsewhere(WithFacts):
+    """Stores a file whose name exists under another name, and says so in no reply, as Pure-FTPd with AutoRename."""
+
+    def answer(self, verb: str, argument: bytes, session: OddSession) -> str | None:
+        if verb != "STOR" or not os.path.exists(self.real(session.path(argument))):
+            return None
+        with session.data() as connection, open(self.real(session.path(argument)) + b".1", "wb") as file:
+            session.say("150 here")
+            while data := connection.recv(65536):
+                file.write(data)
+        return "226 done"
+
+
+class StoresElsewhereWithoutFacts(StoresElsewhere):
+    features = OddFtp.features
+
+
+async def replaced(
+    tmp_path: Path, destination: End, to: str, old: dict[str, str], kind: type[OddFtp] | type[GridFtpServer]
+) -> tuple[StreamedTask, Path]:
+    """A task over these files, which are of 2020. kind: of the source."""
+    filled(tmp_path / "from" / "in")
+    there = tmp_path / "data" / "to"
+    for name, content in old.items():
+        (there / name).parent.mkdir(parents=True, exist_ok=True)
+        (there / name).write_text(content)
+        os.utime(there / name, (1.6e9, 1.6e9))
+    with kind(tmp_path / "from") as source:
+        task = StreamedTask(End(source.port), destination, [("/in/", to, True)])
+        await task.run()
+    return task, there
+
+
+OTHERS = {"a": "x" * 10, "b": "longer than b", "sub/c": "y"}
+
+
+def check_kept(task: StreamedTask, there: Path) -> list[str]:
+    """Each of the old files that is still there has met one fault, and the others were replaced. Returns the former.
+
+    Files that a lane gave back are sent under names of their own, and renamed: those arrive.
+    """
+    found = {name: (there / name).read_text() for name in OTHERS}
+    kept = [name for name in OTHERS if found[name] == OTHERS[name]]
+    assert {name: found[name] for name in OTHERS if name not in kept} == {n: n * 10 for n in OTHERS if n not in kept}
+    assert task.store.status == "FAILED"
+    assert task.faults() == ["ENDPOINT_ERROR"] * len(kept), "none is tried again"
+    return kept
+
+
+@pytest.mark.parametrize("source", [GridFtpServer, WithFacts], ids=["third party", "streamed"])
+@pytest.mark.parametrize("kind", [StoresElsewhere, StoresElsewhereWithoutFacts])
+async def test_a_file_that_is_stored_under_another_name_has_not_arrived(
+    tmp_path: Path, kind: type[OddFtp], source: type[OddFtp] | type[GridFtpServer]
+) -> None:
+    (tmp_path / "data").mkdir()
+    with kind(tmp_path / "data") as server:
+        kept = check_kept(*await replaced(tmp_path, End(server.port), "/to/", OTHERS, source))
+        assert kept == list(OTHERS) if source is GridFtpServer else "sub/c" in kept
+
+
+@NEEDS_FTP_SERVERS
+async def test_pure_ftpd_with_autorename_is_not_believed(tmp_path: Path) -> None:
+    (tmp_path / "data" / "to" / "sub").mkdir(parents=True)
+    for name, content in OTHERS.items():
+        (tmp_path / "data" / "to" / name).write_text(content)
+    with FtpServer("pure-ftpd", tmp_path, "-r") as server:
+        task, there = await replaced(tmp_path, server.end, server.path(server.data / "to") + "/", OTHERS, GridFtpServer)
+        assert check_kept(task, there) == list(OTHERS)
+        assert (there / "a.1").read_text() == "a" * 10, "where the server has put it"
+
+
+async def test_a_file_whose_entry_looks_as_before_is_compared_by_its_content(tmp_path: Path) -> None:
+    """Servers that show no time, and files that are replaced within one second, have arrived all the same."""
+    (tmp_path / "data").mkdir()
+    with facts_as("type={t};size={s}; ")(tmp_path / "data") as server:
+        task, there = await replaced(tmp_path, End(server.port), "/to/", {"a": "x" * 10}, GridFtpServer)
+    assert (task.store.status, task.faults()) == ("SUCCEEDED", [])
+    assert tree(there) == tree(tmp_path / "from" / "in")
+
+
 # ---- deletions
 
 
@@ -535,6 +618,34 @@ async def test_a_server_that_confirms_removals_and_removes_nothing_fails_the_del
     assert task.store.status == "FAILED"
     assert set(task.faults()) <= {"ENDPOINT_ERROR", "DIRECTORY_NOT_EMPTY"}
     assert "ENDPOINT_ERROR" in task.faults() or form is WithLinks
+
+
+@pytest.mark.parametrize("form", [WithFacts, WithoutFacts])
+@pytest.mark.parametrize("tries", [2, 1000])
+async def test_a_deletion_whose_connection_ends_at_each_folder_ends_with_a_fault(
+    tmp_path: Path, form: type[OddFtp], tries: int
+) -> None:
+    """One that ends at some of the tries only is continued."""
+
+    class Ending(form):  # type: ignore[valid-type, misc]
+        ended = 0
+
+        def answer(self, verb: str, argument: bytes, session: OddSession) -> str | None:
+            if verb == "RMD" and self.ended < tries:
+                self.ended += 1
+                raise ConnectionResetError
+            return None
+
+    filled(tmp_path / "in")
+    with Ending(tmp_path) as server:
+        task = StreamedTask(End(server.port), None, [("/in/", None, True)], {"recursive": True})
+        await task.run(60)
+    if tries == 2:
+        assert (task.store.status, (tmp_path / "in").exists()) == ("SUCCEEDED", False)
+    else:
+        assert (task.store.status, (tmp_path / "in" / "sub").is_dir()) == ("FAILED", True)
+        assert set(task.faults()) <= {"CONNECTION_BROKEN", "CONNECTION_RESET"}
+        assert server.ended <= 20
 
 
 async def test_a_single_file_whose_removal_is_only_confirmed_fails_the_deletion(tmp_path: Path) -> None:

@@ -72,7 +72,7 @@ async def test_one_listing_shows_it_for_many_files() -> None:
 async def test_a_large_folder_is_not_listed_for_a_few_files() -> None:
     world = CountingWorld([("/src/", "/dst/", True)])
     for number in range(present_files.MANY - 1):
-        world.source.write(f"/src/{name(number)}", b"new")
+        world.source.write(f"/src/{name(number)}", b"newer")
         world.destination.write(f"/dst/{name(number)}", b"old")
     for number in range(3000):
         world.destination.write(f"/dst/other{number}", b"of somebody")

@@ -31,7 +31,7 @@ from workers.engine.control_sessions import UnreachableError
 from workers.engine.paths import is_a_name, is_within, trimmed
 from workers.engine.queue.file_queue import FileQueue
 from workers.engine.queue.queue_feeder import QueueFeeder
-from workers.engine.retry import Fail, Retry, Skip
+from workers.engine.retry import Fail, Retry, Skip, unless_ending
 from workers.engine.scan.globs import Expansion
 from workers.engine.scan.hidden_links import unlink_hidden
 from workers.engine.scan.scanner import Scanner
@@ -287,7 +287,8 @@ class Remover:
         if error.fault.scope is not FaultScope.FILE:
             self._work.connection_failed()
         if len(rows) == 1:
-            self._fault(rows[0], error.fault)
+            (row,) = rows
+            self._fault(row, unless_ending(error.fault, row.attempts, row.last_fault))
         else:
             self._size = 1
             self._file_queue.put_first(rows)

@@ -12,12 +12,25 @@ from transferapi.tasks.records import FileRow, SettledFile
 from workers.engine.control_sessions import UnreachableError
 from workers.engine.queue.file_queue import FileQueue
 from workers.engine.scan.comparison import entry_at
-from workers.engine.settle.arrival import LATER, can_continue, compare_sizes, octets, same_version
+from workers.engine.settle.arrival import LATER, can_continue, compare_sizes, octets, same_entry, same_version
+from workers.engine.settle.checksums import common_algorithm
 from workers.engine.settle.post_transfer import PostTransfer
 from workers.engine.work import SliceContext
 
 from .fault_handler import FaultHandler
 from .suspect_files import SuspectFiles
+
+STORED_ELSEWHERE = (
+    "The server has confirmed the file, and the file of this name is the old one: it has stored the new one under "
+    "another name (AutoRename of Pure-FTPd), or not at all. Remove or rename the old one, or choose another folder."
+)
+
+
+def _stored_elsewhere(before: Entry) -> Fault:
+    """The fault of a file whose entry has stayed as it was before the transfer."""
+    time = f", modified at {before.modified:%Y-%m-%d %H:%M:%S} UTC" if before.modified else ""
+    raw = f"as before the transfer: {before.size} octets{time}"
+    return Fault(Kind.ENDPOINT_ERROR, Side.DESTINATION, retryable=False, advice=STORED_ELSEWHERE, raw=raw)
 
 
 class FileInspector:
@@ -83,19 +96,28 @@ class FileInspector:
         await self._work.store.event("PROGRESS", text, details)
         self._file_queue.put_back([renamed])
 
-    async def check_size(self, file: FileRow, received: int | None) -> None:
-        """Compare the sizes on both sides after both reported success with a size that the scan did not see."""
+    async def check_size(self, file: FileRow, received: int | None, before: Entry | None) -> None:
+        """Compare the sizes on both sides after both reported success, with a size that the scan did not see, or over
+        an entry of the same size.
+
+        before: the entry that the file was written over, as it was then. Where it has stayed as it was, the checksums
+        must agree: servers confirm a file, too, that they have stored under another name.
+        """
         try:
             source, destination = await asyncio.gather(
                 self._work.control_sessions.stat(Side.SOURCE, file.source_path),
                 self._work.control_sessions.stat(Side.DESTINATION, file.destination_path or ""),
             )
-            if destination.size < source.size:
+            if destination.size < source.size or (before and same_entry(before, destination)):
                 # Some servers confirm a file before all of it is stored.
                 await self._work.clock.sleep(LATER)
                 destination = await self._work.control_sessions.stat(Side.DESTINATION, file.destination_path or "")
         except FaultError as error:
             self._not_found(file, error.fault)
+            return
+        if before and same_entry(before, destination) and (fault := await self._not_written(file, source, before)):
+            # The entry is not this task's: it is not removed with the file.
+            self._faults.file_faulted(file._replace(begun=False), fault)
             return
         outcome = compare_sizes(file, received, source.size, destination.size)
         if isinstance(outcome, SettledFile):
@@ -103,6 +125,33 @@ class FileInspector:
         else:
             changed = make_fault(Kind.FILE_SIZE_CHANGED, outcome, side=Side.SOURCE)
             self._faults.arrived_file_faulted(file, changed, new_size=source.size)
+
+    async def check_refused(self, file: FileRow, refused: FileRefused, before: Entry, *, lane_alive: bool) -> None:
+        """Find out whether a file has the wrong size at its destination because its entry has stayed as it was."""
+        await self._work.clock.sleep(LATER)
+        destination = await entry_at(self._work.control_sessions, Side.DESTINATION, file.destination_path or "")
+        if destination and same_entry(before, destination):
+            self._faults.file_faulted(file._replace(begun=False), _stored_elsewhere(before))
+        else:
+            self._faults.file_refused(file, refused, lane_alive=lane_alive)
+
+    async def _not_written(self, file: FileRow, source: Entry, before: Entry) -> Fault | None:
+        """The fault of a file whose entry has stayed as it was; None if the checksums of both sides agree."""
+        if source.size != before.size:
+            return _stored_elsewhere(before)
+        sessions = self._work.control_sessions
+        try:
+            one, other = await sessions.session(Side.SOURCE), await sessions.session(Side.DESTINATION)
+            algorithm = common_algorithm(one.algorithms, other.algorithms)
+            here, there = await asyncio.gather(
+                sessions.ask(Side.SOURCE, lambda session: session.checksum(file.source_path, algorithm)),
+                sessions.ask(
+                    Side.DESTINATION, lambda session: session.checksum(file.destination_path or "", algorithm)
+                ),
+            )
+        except FaultError as error:
+            return _stored_elsewhere(before) if error.fault.kind is Kind.UNSUPPORTED else error.fault
+        return None if here.lower() == there.lower() else _stored_elsewhere(before)
 
     def _not_found(self, file: FileRow, fault: Fault) -> None:
         """Handle the fault of a look at an arrived file. Some servers confirm a new name, and do not give it."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+from endpoints.gridftp.faults import Kind
 from endpoints.gridftp.ranges import RangeSet
 from endpoints.gridftp.third_party.slots import FileEvent, FileProgress, FileRefused, FileReturned, FileSettled
 from transferapi.tasks.records import FileRow, PartialFile, SettledFile
@@ -251,8 +252,12 @@ class LaneManager:
             # Other lanes are open: the file goes there, and its server was only asked for too much.
             self._background.start(self._lane_pool.limit_without(refused.fault))
             returned.suspect.append(file._replace(begun=True) if refused.begun else file)
+            return
+        before, lane_alive = self._feeder.entry_before(file), lane_slot.lane.alive
+        if before and refused.fault.kind is Kind.FILE_SIZE_CHANGED:
+            self._background.start(self._inspector.check_refused(file, refused, before, lane_alive=lane_alive))
         else:
-            self._faults.file_refused(file, refused, lane_alive=lane_slot.lane.alive)
+            self._faults.file_refused(file, refused, lane_alive=lane_alive)
 
     def _left(self, file: FileRow, lane_slot: LaneSlot) -> bool:
         """Record that the file left its lane. Returns whether its beginning is on the destination's disk."""
@@ -280,7 +285,8 @@ class LaneManager:
         octets = received or file.size if moved is None else moved
         self.counter.arrived(file, octets)
         self._work.trace.add("files", 1, octets)
-        if moved is None:
-            self._background.start(self._inspector.check_size(file, received))
+        before = self._feeder.entry_before(file)
+        if moved is None or (before and before.size == file.size):
+            self._background.start(self._inspector.check_size(file, received, before))
         else:
             self._post_transfer.accept(SettledFile(file, moved))

@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 
+from endpoints.gridftp.facts import Entry
 from endpoints.gridftp.faults import FaultError, Kind, Side
 from endpoints.gridftp.patterns import folded
 from transferapi.tasks.records import FileRow
@@ -49,8 +50,11 @@ class PresentFiles:
         except UnreachableError:
             pass  # whoever needs the answer meets it, too
 
-    async def among(self, rows: Sequence[FileRow]) -> set[int]:
-        """The ids of those that have an entry under their final names. Raises UnreachableError."""
+    async def among(self, rows: Sequence[FileRow]) -> dict[int, Entry | None]:
+        """The entries under the final names of those that have one, by their ids; None if it cannot be looked at.
+
+        Raises UnreachableError.
+        """
         by_folder: Mapping[str, list[FileRow]] = defaultdict(list)
         for row in rows:
             by_folder[_split(row)[0]].append(row)
@@ -59,7 +63,11 @@ class PresentFiles:
             names = await self._names(folder, len(some))
             unlisted += some if names is None else [row for row in some if _may_be(_split(row)[1], names)]
         found = await self._control_sessions.facts(Side.DESTINATION, [row.destination_path or "" for row in unlisted])
-        return {row.id for row, entry in zip(unlisted, found, strict=True) if not is_missing(entry)}
+        return {
+            row.id: entry if isinstance(entry, Entry) else None
+            for row, entry in zip(unlisted, found, strict=True)
+            if not is_missing(entry)
+        }
 
     async def _names(self, folder: str, files: int) -> frozenset[str] | None:
         """The names in a folder, folded; None where they are not known. Raises UnreachableError."""

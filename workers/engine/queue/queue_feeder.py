@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from itertools import chain
 from typing import TypeVar
 
+from endpoints.gridftp.facts import Entry
 from endpoints.gridftp.faults import Fault, FaultError, Kind, Side
 from transferapi.tasks.records import FileRow, FoundFile, ItemRow, TaskSpec
 from workers.engine.control_sessions import ControlSessions, UnreachableError
@@ -70,6 +71,8 @@ class QueueFeeder:
         self._names = TemporaryNames(spec.mark, spec.lost_marks)
         self._real_names = RealNames()
         self._present_files = PresentFiles(control_sessions)
+        #: The entries that files in the queue and in lanes are written over, as they were before, by the files' ids.
+        self._before: dict[int, Entry] = {}
         self._files_added = files_added
         self._lock = asyncio.Lock()
         #: The store may have due files that are not loaded.
@@ -169,6 +172,11 @@ class QueueFeeder:
         """The file as a lane gets it: under its real name where the server refuses to rename what it has written."""
         return self._real_names.apply(row) if self._names.named_here(row) and not self.renames_all else row
 
+    def entry_before(self, row: FileRow) -> Entry | None:
+        """The entry that a file which leaves its lane was written over, as it was before; None if it is not known."""
+        before = self._before.pop(row.id, None)
+        return before if row.temporary_path is None else None
+
     def renamed(self) -> None:
         """The server has given a file its real name."""
         self._real_names.server_renames = True
@@ -238,7 +246,10 @@ class QueueFeeder:
         if not unknown or (await self._control_sessions.session(Side.DESTINATION)).replaces:
             return set()
         present = await self._present_files.among(unknown)
-        return set() if present and await self._store.others_write() else present
+        if present and await self._store.others_write():
+            return set()
+        self._before.update((number, entry) for number, entry in present.items() if entry is not None)
+        return set(present)
 
     def _left_behind(self, nameless: Sequence[FileRow]) -> list[str]:
         """The paths of all that a dead worker may have left of these.

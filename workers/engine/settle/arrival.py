@@ -86,6 +86,11 @@ def same_version(file: FileRow, source: Entry) -> bool:
     return source.modified.replace(microsecond=0) == file.modified.replace(microsecond=0)
 
 
+def same_entry(before: Entry, now: Entry) -> bool:
+    """Whether an entry is as it was, as far as the server shows: then it may not have been written."""
+    return (before.kind, before.size, before.modified, before.unique) == (now.kind, now.size, now.modified, now.unique)
+
+
 def compare_sizes(file: FileRow, received: int | None, source_size: int, destination_size: int) -> SettledFile | str:
     """Compare the sizes on both sides, after both reported success. A string describes what is wrong.
 
