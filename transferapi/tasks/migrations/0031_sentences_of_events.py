@@ -5,6 +5,6 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     effect = "expand"
-    dependencies = (("tasks", "0029_deletion_of_tasks"),)
+    dependencies = (("tasks", "0030_present_bandwidth_limit"),)
 
     operations = (migrations.AddField("event", "sentence", models.JSONField(null=True)),)
