@@ -25,8 +25,8 @@ CHANGING = (
     "The file was changed while it was read, in each of {tries} tries. Stop the program that writes it, or "
     "make a copy that stays as it is, and transfer that."
 )
-#: Tries of a removal at which the connection ends: the delays before the last one add up to 30 seconds.
-TRIES_OF_ENDING = 6
+#: Tries of a removal at which the connection ends: the delays before the last one add up to 5 to 9 minutes.
+TRIES_OF_ENDING = 10
 ENDED_KINDS = frozenset({Kind.CONNECTION_BROKEN, Kind.CONNECTION_RESET})
 ENDING = (
     "The server ends the connection at the removal of this entry, in each of {tries} tries, and lets the next one in. "

@@ -645,7 +645,7 @@ async def test_a_deletion_whose_connection_ends_at_each_folder_ends_with_a_fault
     else:
         assert (task.store.status, (tmp_path / "in" / "sub").is_dir()) == ("FAILED", True)
         assert set(task.faults()) <= {"CONNECTION_BROKEN", "CONNECTION_RESET"}
-        assert server.ended <= 20
+        assert server.ended <= 25
 
 
 async def test_a_single_file_whose_removal_is_only_confirmed_fails_the_deletion(tmp_path: Path) -> None:

@@ -167,11 +167,11 @@ def rules(draw: st.DrawFn) -> tuple[str, str, Fault, int]:
     kind, scope = draw(KINDS)
     path = draw(st.sampled_from(["", "/old", "/old/a1", "/old/a1/b1", "/old/f", "/old/a2/b0/f2"]))
     step = draw(st.sampled_from(["open", "stat", "list", "remove"]))
-    return step, path, replace(make_fault(kind), scope=scope), draw(st.integers(1, 5))
+    return step, path, replace(make_fault(kind), scope=scope), draw(st.integers(1, 3))
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(faults=st.lists(rules(), max_size=5), deaths=st.lists(st.integers(1, 120), max_size=3))
+@given(faults=st.lists(rules(), max_size=3), deaths=st.lists(st.integers(1, 120), max_size=3))
 @each_in_virtual_time
 async def test_all_goes_whatever_fails_and_whenever_workers_die(
     faults: list[tuple[str, str, Fault, int]], deaths: list[int]

@@ -129,7 +129,10 @@ class FileInspector:
     async def check_refused(self, file: FileRow, refused: FileRefused, before: Entry, *, lane_alive: bool) -> None:
         """Find out whether a file has the wrong size at its destination because its entry has stayed as it was."""
         await self._work.clock.sleep(LATER)
-        destination = await entry_at(self._work.control_sessions, Side.DESTINATION, file.destination_path or "")
+        try:
+            destination = await entry_at(self._work.control_sessions, Side.DESTINATION, file.destination_path or "")
+        except FaultError:
+            destination = None  # the next try shows it
         if destination and same_entry(before, destination):
             self._faults.file_faulted(file._replace(begun=False), _stored_elsewhere(before))
         else:
