@@ -5,12 +5,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, MutableMapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 
 from endpoints.gridftp.facts import Entry
 from endpoints.gridftp.faults import FaultError, FaultScope, Kind, make_fault
 
 _ids = itertools.count(1)
+_BEGINNING = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 @dataclass(slots=True)
@@ -112,9 +113,14 @@ class MemoryTree:
         folder = self.find(path.rpartition("/")[0] or "/")
         if folder is None or folder.children is None:
             raise not_found(path)
-        node = folder.children.setdefault(path.rpartition("/")[2], Node())
+        name = path.rpartition("/")[2]
+        is_there = name in folder.children
+        node = folder.children.setdefault(name, Node())
         if node.is_directory:
             raise FaultError(make_fault(Kind.IS_A_DIRECTORY, path))
+        if is_there:
+            # The time shows that the file was written; each time is another one.
+            node.modified = _BEGINNING + timedelta(seconds=next(_ids))
         if truncate:
             node.content = b""
         return node

@@ -25,7 +25,7 @@ CHANGING = (
     "The file was changed while it was read, in each of {tries} tries. Stop the program that writes it, or "
     "make a copy that stays as it is, and transfer that."
 )
-#: Tries of a removal at which the connection ends: the delays before the last one add up to 5 to 9 minutes.
+#: Tries of a removal at which the connection ends: the delays before the last one add up to 4 to 9 minutes.
 TRIES_OF_ENDING = 10
 ENDED_KINDS = frozenset({Kind.CONNECTION_BROKEN, Kind.CONNECTION_RESET})
 ENDING = (
