@@ -138,5 +138,5 @@ def test_rest_api(reader: Reader, service: Api, home: Path) -> None:
     client = service.connection["client"]
     reader.words |= {"$CLIENT_ID": client["id"], "$CLIENT_SECRET": client["secret"]}
     (home / "results.csv").write_text("1,2\n")
-    assert _run(reader, "rest-api.md", but=("Activation",)) == 17
+    assert _run(reader, "rest-api.md", but=("Activation",)) == 18
     assert (home / "file1.txt").exists()

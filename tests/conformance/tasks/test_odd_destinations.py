@@ -245,16 +245,19 @@ class KeepsTheTail(LyingSftp):
 
 @pytest.mark.parametrize("kind", [Forgetful, KeepsTheTail])
 async def test_a_file_with_another_size_than_was_written_is_a_fault(tmp_path: Path, kind: type[LyingSftp]) -> None:
+    """A second try within the second of the first one leaves the entry as it was, as far as SFTP shows."""
     filled(tmp_path / "in")
     there = filled(tmp_path / "to")
     (there / "a").write_text("x" * 1000)
+    os.utime(there / "a", (1e9, 1e9))
     (tmp_path / "keys").mkdir()
     async with lying(tmp_path / "keys", kind) as end:
         with GridFtpServer(tmp_path) as source:
             task = StreamedTask(End(source.port), end, [("/in/a", f"{there}/a", False)])
             await task.run()
     assert task.store.status == "FAILED"
-    assert set(task.faults()) == {"FILE_SIZE_CHANGED"}
+    assert "FILE_SIZE_CHANGED" in task.faults()
+    assert set(task.faults()) <= {"FILE_SIZE_CHANGED", "ENDPOINT_ERROR"}
 
 
 @pytest.mark.parametrize("error", [asyncssh.SFTPPermissionDenied, asyncssh.SFTPFailure])

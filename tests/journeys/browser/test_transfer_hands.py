@@ -325,9 +325,9 @@ def test_a_button_that_does_nothing_does_not_light_up(
     browser: Chromium, service: Api, sides: tuple[Site, Site], mouse: Mouse
 ) -> None:
     show(browser, service, *sides)
-    for css in (f"{LEFT} .copy", f"{LEFT} .tools [data-action=download]"):
+    for css in (f"{LEFT} .copy", f"{LEFT} .tools [data-action=share]"):
         look = f"const one = getComputedStyle(document.querySelector('{css}')); return [one.backgroundColor, one.color]"
-        mouse.click(row(browser, LEFT, "run1")) if "download" in css else None
+        mouse.click(row(browser, LEFT, "README.txt")) if "share" in css else None
         assert browser.run(f"return document.querySelector('{css}').ariaDisabled") == "true"
         mouse.move("h1")
         before = browser.run(look)

@@ -21,8 +21,9 @@ from .fault_handler import FaultHandler
 from .suspect_files import SuspectFiles
 
 STORED_ELSEWHERE = (
-    "The server has confirmed the file, and the file of this name is the old one: it has stored the new one under "
-    "another name (AutoRename of Pure-FTPd), or not at all. Remove or rename the old one, or choose another folder."
+    "The server has confirmed the file, and the entry of this name has the size and time of before: it has stored the "
+    "new file under another name (AutoRename of Pure-FTPd), or not at all. Remove or rename the old one, or choose "
+    "another folder."
 )
 
 
