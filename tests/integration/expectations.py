@@ -109,6 +109,7 @@ EXPECTED: dict[tuple[str, str], Row] = {
     ("POST", f"{_O}/symlink"): Row(502, 403, 502, {"symlink_target": "a", "path": "/b"}),
     ("GET", f"{_O}/file"): Row(502, 502, 502, query="?path=/a"),
     ("PUT", f"{_O}/file"): Row(502, 502, 502, query="?path=/a"),
+    ("GET", f"{_O}/archive"): Row(502, 502, 502, query="?path=/a"),
     ("GET", f"{_O}/upload"): Row(200, 200, 200, query="?path=/a"),
     ("DELETE", f"{_O}/upload"): Row(502, 502, 502, query="?path=/a"),
     ("GET", f"{V}/submission_id"): Row(200),
