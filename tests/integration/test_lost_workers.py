@@ -58,7 +58,7 @@ def state(process: subprocess.Popen[str]) -> str:
 
 @pytest.mark.parametrize(
     ("what", "statements"),
-    [("acquire", 3), ("acquire", 12), ("settle", 1), ("release", 5)],
+    [("acquire", 3), ("acquire", 7), ("settle", 1), ("release", 5)],
 )
 def test_the_task_of_a_worker_that_stands_still_in_a_transaction_is_taken_over(
     alice: User, ep1: Endpoint, ep2: Endpoint, database_url: str, tmp_path: Path, what: str, statements: int

@@ -15,7 +15,7 @@ from django.db.models.functions import Greatest
 from endpoints.registry import canonical_name
 from identity.clock import moment
 from identity.error_categories import RefusedError
-from identity.gsi.sentences import Sentence, joined
+from identity.gsi.sentences import Sentence
 from identity.models import User
 
 from . import doorbell, events, queries, request_rules, task_spans
@@ -108,11 +108,10 @@ def _admin_cancel_text(task_id: uuid.UUID) -> str | None:
             else with_message(Sentence("The operator of this service canceled the task"), message)
         )
     chosen = task.ends.get(task.canceled_by_admin.lower())
-    names = dict.fromkeys(canonical_name(end) for end in ([chosen] if chosen else task.ends.values()))
-    return with_message(
-        Sentence("A manager of %(endpoints)s canceled the task", endpoints=joined(" / ", [*names])),
-        task.canceled_by_admin_message,
-    )
+    one, *others = dict.fromkeys(canonical_name(end) for end in ([chosen] if chosen else task.ends.values()))
+    names = Sentence("%(one)s and %(other)s", one=one, other=others[0]) if others else one
+    canceled = Sentence("A manager of %(endpoints)s canceled the task", endpoints=names)
+    return with_message(canceled, task.canceled_by_admin_message)
 
 
 def with_message(text: str, message: str | None) -> Sentence:
