@@ -87,7 +87,7 @@ def test_addresses_have_its_port_and_its_key(files: Endpoint) -> None:
     assert (server.subject, server.host_key_confirmed) == (KEY, False)
     with pytest.raises(InvalidFieldError, match="SHA256"):
         ServerSpec.parse("davs://127.0.0.1", "CN=a certificate")
-    with pytest.raises(InvalidFieldError, match="gsiftp, ftp, ftpes, sshftp, ssh, sftp or davs"):
+    with pytest.raises(InvalidFieldError, match="gsiftp, ftp, ftpes, sshftp, ssh, sftp, s3 or davs"):
         ServerSpec.parse("dav://127.0.0.1")
 
 
@@ -206,8 +206,8 @@ def test_documents_and_the_manual_of_the_shell_name_each_scheme() -> None:
     }
     words = [sys.executable, "-c", DOCUMENTS]
     said = subprocess.run(words, env=given, cwd=CHECKOUT, check=True, capture_output=True, text=True, timeout=60).stdout
-    assert "'sftp', 'davs'] ftpes, sshftp, ssh, sftp and davs" in said
-    assert "sshftp, ssh, sftp or davs" in said
+    assert "'s3', 'davs'] ftpes, sshftp, ssh, sftp, s3 and davs" in said
+    assert "sshftp, ssh, sftp, s3 or davs" in said
 
 
 def test_no_other_module_asks_for_a_scheme_by_its_name() -> None:

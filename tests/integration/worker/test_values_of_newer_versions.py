@@ -32,7 +32,6 @@ CONSTRAINTS = {
     "task_completion_time_iff_done": "tasks_task",
     "task_transfer_has_destination": "tasks_task",
     "access_rule_principal_where_needed": "endpoints_accessrule",
-    "credential_kind_is_known": "identity_credential",
 }
 #: Table, column and value of each column with the values of an enum; rows are those of `stage`.
 COLUMNS: tuple[tuple[str, str, str | int], ...] = (
