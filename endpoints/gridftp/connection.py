@@ -471,7 +471,10 @@ def ends_explained(connection: ControlConnection) -> Iterator[None]:
         if error.fault is not connection.lost or error.fault.kind not in _ENDED:
             raise
         channel = connection.channel
-        raise EndedLoginError(error.fault, unanswered=not (channel.one_at_a_time or channel.protected)) from None
+        # Programs of ours, at ssh accounts and agents, take commands that are sent together.
+        is_ours = connection.forward_data is not None or connection.relayed_data is not None
+        expected = channel.one_at_a_time or channel.protected or is_ours
+        raise EndedLoginError(error.fault, unanswered=not expected) from None
 
 
 def session_fault(kind: Kind, raw: str, scope: FaultScope = FaultScope.SESSION) -> Fault:

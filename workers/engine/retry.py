@@ -29,7 +29,7 @@ CHANGING = (
 TRIES_OF_ENDING = 10
 ENDED_KINDS = frozenset({Kind.CONNECTION_BROKEN, Kind.CONNECTION_RESET})
 ENDING = (
-    "The server ends the connection at the removal of this entry, in each of {tries} tries, and lets the next one in. "
+    "The server has ended the connection at the removal of this entry again, in try {tries}, and lets the next one in. "
     "Its log may say why; remove the entry in another way."
 )
 #: Kinds that skip_source_errors skips at the source, as the Globus service does; and those that are faults of the

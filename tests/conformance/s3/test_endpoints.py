@@ -97,7 +97,7 @@ def test_without_a_key_or_with_a_wrong_one_nothing_is_listed(api: Api, store: En
 
 
 def test_a_key_of_an_object_store_is_no_password(api: Api, alice: User, store: Endpoint) -> None:
-    """Whoever changes the address of the endpoint to a server without TLS does not get the keys of its users."""
+    """An owner who changes the address of the endpoint to a server without TLS does not get the keys of its users."""
     give_key(api)
     [server] = registry.servers(store)
     registry.update_server(alice, "store", server.pk, ServerSpec("127.0.0.1", 21, "ftp"))

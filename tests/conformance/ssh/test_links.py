@@ -216,8 +216,7 @@ async def test_a_program_that_is_not_ours_is_a_fault(bare, login, lie):
         await open_session(bare.port, login)
     assert caught.value.fault.kind in (Kind.CONNECTION_RESET, Kind.CONNECTION_BROKEN, Kind.TIMEOUT)
     assert caught.value.fault.retryable
-    # A login whose connection ends is tried again (endpoints/gridftp/wire/pipelining.py).
-    assert logins(bare) <= 3
+    assert logins(bare) == 1
 
 
 def test_an_event_loop_that_has_ended_is_forgotten_with_its_links(bare, login):
